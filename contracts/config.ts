@@ -1,0 +1,121 @@
+/**
+ * Configuration files (TOML) of the gateway and the daemon: every key with its default. Unknown keys are refused, so that a
+ * misspelt one is found at start. Secrets are given by file path, never inline, never as a process argument.
+ */
+import { z } from 'zod';
+import { limits } from './limits.ts';
+
+const path = z.string().min(1);
+const logLevel = z.enum(['fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent']).default('info');
+const positive = z.number().positive();
+
+export const gatewayConfig = z.strictObject({
+  /** `iss` of capabilities and the `aud` a Tier 1 token must carry. */
+  name: z.string().min(1).default('troupe-gateway'),
+  log_level: logLevel,
+  listen: z.strictObject({
+    host: z.string().default('127.0.0.1'),
+    port: z.int().min(0).max(65_535),
+  }),
+  /** Local plain-HTTP listener with /readyz and /metrics; port 0 = off. */
+  ops: z.strictObject({ host: z.string().default('127.0.0.1'), port: z.int().min(0).max(65_535).default(0) }).prefault({}),
+  tls: z.strictObject({ cert_path: path, key_path: path, poll_ms: z.int().positive().default(limits.certificatePollMs) }),
+  auth: z.strictObject({
+    jwks_url: z.url().optional(),
+    /** Accepts HS256 tokens signed with the secret in `dev_secret_path`. */
+    dev_mode: z.boolean().default(false),
+    dev_secret_path: path.optional(),
+    jwks_ttl_ms: z.int().positive().default(limits.jwksTtlMs),
+    jwks_cooldown_ms: z.int().positive().default(limits.jwksCooldownMs),
+  }),
+  /** ES256 private key (PEM, PKCS 8) that signs capabilities; the daemon holds the public half. */
+  capability: z.strictObject({ key_path: path }),
+  upstream: z.strictObject({
+    /** A daemon's socket, or a folder of numbered ones (`d0.sock`, `d1.sock` …). */
+    socket_path: path,
+    deadline_ms: z.int().positive().default(limits.upstreamDeadlineMs),
+  }),
+  limits: z.strictObject({
+    per_user_capacity: positive.default(100),
+    per_user_refill_per_sec: positive.default(10),
+    per_ip_capacity: positive.default(200),
+    per_ip_refill_per_sec: positive.default(20),
+    sockets_per_user: z.int().positive().default(limits.socketsPerUser),
+  }).prefault({}),
+  /** Addresses or CIDR blocks whose X-Forwarded-For is believed. */
+  trusted_proxies: z.array(z.string()).default([]),
+  heartbeat_ms: z.int().positive().default(limits.heartbeatMs),
+  slow_consumer_ms: z.int().positive().default(limits.slowConsumerMs),
+  /** Absent = no admin socket. */
+  admin: z.strictObject({ socket_path: path, group: z.string().min(1).optional() }).optional(),
+  /** Serve the web console's static files. */
+  console: z.boolean().default(true),
+});
+export type GatewayConfig = z.infer<typeof gatewayConfig>;
+
+export const modelEntry = z.strictObject({
+  id: z.string().min(1),
+  provider: z.enum(['mock', 'openai', 'anthropic']),
+  /** The vendor's name of the model; default = `id`. */
+  upstream_model: z.string().optional(),
+  context_tokens: z.int().positive().default(128_000),
+  max_output_tokens: z.int().positive().default(4_096),
+  /** US dollars per million tokens. */
+  input_usd_per_mtok: z.number().nonnegative().default(0),
+  output_usd_per_mtok: z.number().nonnegative().default(0),
+});
+export type ModelEntry = z.infer<typeof modelEntry>;
+
+export const daemonConfig = z.strictObject({
+  /** Unique among the hosts of a cluster; a restarted daemon keeps it and takes its own partitions back at once. */
+  host: z.string().regex(/^[A-Za-z0-9_-]{1,64}$/),
+  log_level: logLevel,
+  socket_path: path,
+  /** Numeric ids admitted on the socket besides the daemon's own uid. */
+  allowed_uids: z.array(z.int().nonnegative()).default([]),
+  allowed_gids: z.array(z.int().nonnegative()).default([]),
+  nats: z.strictObject({
+    url: z.string(),
+    user: z.string().optional(),
+    password_path: path.optional(),
+    /** `always` = acknowledged means synced; `default` = acknowledged means written. Checked against nothing: it names what the server was configured with. */
+    sync: z.enum(['default', 'always']).default('default'),
+    journal_streams: z.int().min(1).max(64).default(1),
+    replicas: z.int().min(1).max(5).default(1),
+  }),
+  postgres: z.strictObject({ url_path: path }).optional(),
+  partitions: z.int().min(1).max(4_096).default(limits.partitions),
+  lease_ttl_ms: z.int().min(500).default(limits.leaseTtlMs),
+  drain_ms: z.int().positive().default(limits.drainMs),
+  /** ES256 public key (PEM, SPKI) of the gateways' capabilities. */
+  capability: z.strictObject({ public_key_path: path, issuer: z.string().default('troupe-gateway') }),
+  /** 32 bytes, base64: wraps the data keys of private keys at rest. */
+  master_key_path: path,
+  session_idle_ms: z.int().positive().default(limits.sessionIdleMs),
+  models: z.strictObject({
+    default: z.string(),
+    registry: z.array(modelEntry).min(1),
+  }),
+  providers: z.strictObject({
+    openai: z.strictObject({ base_url: z.url().optional(), api_key_path: path }).optional(),
+    anthropic: z.strictObject({ base_url: z.url().optional(), api_key_path: path }).optional(),
+  }).prefault({}),
+  tools: z.strictObject({
+    /** Hosts (or `host:port`) the fetch tool may reach. */
+    fetch_allow: z.array(z.string()).default([]),
+  }).prefault({}),
+});
+export type DaemonConfig = z.infer<typeof daemonConfig>;
+
+/** `.troupe/dev.json`, written by `npm start` (mode 0600), for tools and tests. */
+export const devFile = z.object({
+  baseUrl: z.string(),
+  gatewayUrl: z.string(),
+  deploymentUrl: z.string(),
+  natsUrl: z.string(),
+  caPath: z.string(),
+  adminSocket: z.string(),
+  user: z.object({ id: z.string(), email: z.string(), accessToken: z.string(), gatewayToken: z.string() }),
+  org: z.object({ id: z.string(), slug: z.string() }),
+});
+export type DevFile = z.infer<typeof devFile>;

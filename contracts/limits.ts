@@ -1,0 +1,142 @@
+/**
+ * Every bound of the system, by name, with what happens when it is reached.
+ *
+ * Guarantee (design G5): no queue, payload, wait or fan-out grows beyond a number on this page. Units come last in each
+ * name. A limit that an operator may change is the default of a configuration key (see `config.ts`); the rest are fixed.
+ */
+export const limits = {
+  // --- identifiers -------------------------------------------------------------------------------------------------
+  /** Characters of a user id, project id or label. Longer: 400 `bad_user_id` / `bad_request`. Source: decisions, Edge gateway. */
+  idMaxChars: 128,
+  /** Bytes of one encoded subject token. Longer: 400 `bad_request`. Keeps subjects short (notes/jetstream 10). */
+  subjectTokenMaxBytes: 400,
+
+  // --- edge --------------------------------------------------------------------------------------------------------
+  /** Bytes of a bearer token. Longer: 400 `bad_bearer` (Authorization) or 400 before the upgrade (subprotocol). */
+  bearerMaxBytes: 8 * 1024,
+  /** Bytes of a JSON request body on edge routes. Longer: 413 `payload_too_large`. */
+  bodyMaxBytes: 64 * 1024,
+  /** Bytes of an attachment uploaded over the edge. Longer: 413 `payload_too_large`. */
+  attachmentMaxBytes: 4 * 1024 * 1024,
+  /** Bytes of one WebSocket frame from a client; exactly this many are accepted. Longer: close 1009. */
+  clientFrameMaxBytes: 64 * 1024,
+  /** WebSockets of one user on one gateway process (configuration `limits.sockets_per_user`). More: 429 before the upgrade. */
+  socketsPerUser: 10,
+  /** Milliseconds between heartbeat pings (configuration `heartbeat_ms`). */
+  heartbeatMs: 30_000,
+  /** Unanswered pings before the connection is closed with 1002. */
+  missedPongsMax: 3,
+  /** Bytes buffered for one WebSocket above which the gateway stops granting credit to its stream. */
+  socketHighWaterBytes: 256 * 1024,
+  /** Milliseconds a WebSocket may stay above the high water mark without taking a byte. Then close 4002. */
+  slowConsumerMs: 15_000,
+  /** Characters of upstream error text shown to a client, after redaction. */
+  upstreamTextMaxChars: 256,
+  /** Verified tokens remembered by one gateway process; the least recently used is forgotten. */
+  verifiedTokensMax: 50_000,
+  /** Rate-limit buckets kept by one gateway process; a full bucket is the first to be forgotten. */
+  bucketsMax: 100_000,
+  /** Seconds of leeway on a Tier 1 token's times. */
+  tokenLeewaySec: 30,
+  /** Milliseconds a JWKS answer is fresh. */
+  jwksTtlMs: 300_000,
+  /** Milliseconds between two JWKS fetches caused by unknown key ids. */
+  jwksCooldownMs: 10_000,
+  /** Seconds a capability token lives at most. */
+  capabilityTtlSec: 900,
+  /** Milliseconds between two looks at the certificate files (configuration `tls.poll_ms`). */
+  certificatePollMs: 5_000,
+  /** Milliseconds a failed group lookup on the admin socket is remembered as a refusal. */
+  groupLookupNegativeMs: 60_000,
+  /** Bytes of one admin request line. Longer: `bad_request` and the connection is closed. */
+  adminLineMaxBytes: 64 * 1024,
+
+  // --- link --------------------------------------------------------------------------------------------------------
+  /** Bytes of one link frame, length prefix excluded. Longer: the connection is closed with `frame_too_large`. */
+  linkFrameMaxBytes: 5 * 1024 * 1024,
+  /** Requests in flight on one link connection. More: `overloaded` (503). */
+  linkRequestsMax: 16_384,
+  /** Streams open on one link connection. More: `overloaded`. */
+  linkStreamsMax: 100_000,
+  /** Bytes a stream may send before it needs credit. */
+  linkInitialCreditBytes: 256 * 1024,
+  /** Bytes queued towards one link peer above which the sender stops reading sources. */
+  linkHighWaterBytes: 4 * 1024 * 1024,
+  /** Milliseconds an upstream request may take. Then 504 `upstream_timeout`. Source: interface 8.3. */
+  upstreamDeadlineMs: 10_000,
+  /** Milliseconds between link pings; two unanswered ones close the connection. */
+  linkPingMs: 5_000,
+  /** Milliseconds a new link connection has for its hello. */
+  linkHelloMs: 2_000,
+
+  // --- actors ------------------------------------------------------------------------------------------------------
+  /** Messages waiting in one actor's mailbox (definition `mailboxMax`). More: `mailbox_full` (429). */
+  mailboxMax: 1_024,
+  /** Turns whose events go into one commit; the rest form the next. */
+  commitTurnsMax: 256,
+  /** Bytes of one commit. A turn that alone exceeds it is refused with `commit_too_large`. NATS' default payload is 1 MiB. */
+  commitMaxBytes: 900 * 1024,
+  /** Bytes of a command's input on NATS. Longer: `payload_too_large`. */
+  commandMaxBytes: 512 * 1024,
+  /** Milliseconds an ask waits by default. */
+  askDeadlineMs: 10_000,
+  /** Asks in flight to other hosts from one process. More: `overloaded`. */
+  remoteAsksMax: 16_384,
+  /** Journal appends in flight from one process. More wait in their actor, which is bounded by its mailbox. */
+  appendsMax: 4_096,
+  /** Milliseconds an append waits for its acknowledgement before it is settled by reading the subject's last sequence. */
+  appendAckMs: 5_000,
+  /** Activations in one process. More: the least recently used idle one is passivated, or `overloaded` if none is idle. */
+  activationsMax: 200_000,
+  /** Effects running for one actor. More wait (journaled) until one ends. */
+  effectsPerActorMax: 64,
+  /** Milliseconds an effect may run by default. */
+  effectDeadlineMs: 120_000,
+  /** Ids remembered per actor for dedup; with `dedupTtlMs` the older bound wins. */
+  dedupMax: 1_024,
+  /** Milliseconds a handled message id is remembered (decisions: 24 h). */
+  dedupTtlMs: 86_400_000,
+  /** Deliveries of a durable tell before it goes to the dead letters. */
+  tellDeliveriesMax: 5,
+  /** Reminders of one actor. More: refusal `too_many_reminders`. */
+  remindersPerActorMax: 64,
+  /** Events after which a snapshot is written (definition `snapshotEvery`). */
+  snapshotEvery: 200,
+  /** Milliseconds without a message after which an actor passivates (definition `idleMs`). */
+  idleMs: 60_000,
+  /** Milliseconds of the first wait before a failed activation is tried again; doubles up to `restartMaxMs`. */
+  restartBaseMs: 50,
+  restartMaxMs: 5_000,
+  /** Partitions of a cluster (configuration `partitions`); fixed once the journal exists. */
+  partitions: 64,
+  /** Milliseconds a host's lease lives without renewal (configuration `lease_ttl_ms`); renewed at a third of it. */
+  leaseTtlMs: 6_000,
+  /** Milliseconds a drain may take before what still runs is left to the next owner. */
+  drainMs: 20_000,
+
+  // --- sessions ----------------------------------------------------------------------------------------------------
+  /** Messages waiting behind a running turn. The next yields an ERROR event `session_busy`. */
+  sessionQueueMax: 64,
+  /** Model steps of one turn (a step ends with text or with tool calls). More: ERROR `too_many_steps`. */
+  turnStepsMax: 32,
+  /** Bytes of streamed text kept ahead of the journal before the provider is no longer read. */
+  deltaBufferBytes: 64 * 1024,
+  /** Bytes of a tool's result kept in the journal; the rest is cut and the cut is named in the result. */
+  toolResultMaxBytes: 64 * 1024,
+  /** Milliseconds a tool may run by default. */
+  toolDeadlineMs: 30_000,
+  /** Milliseconds the model may stay silent before the call is given up. */
+  modelSilenceMs: 60_000,
+  /** Milliseconds a session may idle before it hibernates (configuration `session_idle_ms`). */
+  sessionIdleMs: 300_000,
+
+  // --- hub ---------------------------------------------------------------------------------------------------------
+  /** Bytes of recent frames kept per watched session for late joiners; older events come from the journal. */
+  hubRingBytes: 256 * 1024,
+  /** Watchers of one session in one daemon. More: `overloaded`. */
+  watchersMax: 50_000,
+  /** Commits read from the journal in one go for a replay. */
+  replayBatchCommits: 256,
+} as const;
+
+export type Limits = typeof limits;
