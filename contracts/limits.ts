@@ -68,6 +68,19 @@ export const limits = {
   linkPingMs: 5_000,
   /** Milliseconds a new link connection has for its hello. */
   linkHelloMs: 2_000,
+  /** Bytes queued towards one link peer at which a new request is refused with `overloaded` and a stream that sends is ended with 4004. */
+  linkQueueMaxBytes: 16 * 1024 * 1024,
+  /** Milliseconds before a lost daemon socket is dialled again: doubles from the first to the second, with full jitter. */
+  linkRedialMinMs: 50,
+  linkRedialMaxMs: 1_000,
+  /** Milliseconds between two looks at the folder of daemon sockets. */
+  linkRescanMs: 1_000,
+  /** Daemon sockets one gateway connects to. More in the folder: the rest are not used, with a warning. */
+  linkSocketsMax: 256,
+  /** Client messages of one stream that wait for their actor. More: the stream ends with 4004. */
+  linkStreamCommandsMax: 256,
+  /** Connections of gateways to one daemon. More: closed at once. */
+  linkPeersMax: 1_024,
 
   // --- actors ------------------------------------------------------------------------------------------------------
   /** Messages waiting in one actor's mailbox (definition `mailboxMax`). More: `mailbox_full` (429). */
@@ -129,6 +142,31 @@ export const limits = {
   modelSilenceMs: 60_000,
   /** Milliseconds a session may idle before it hibernates (configuration `session_idle_ms`). */
   sessionIdleMs: 300_000,
+
+  // --- clients -----------------------------------------------------------------------------------------------------
+  /** Messages of one client whose turn has not ended. More: `session_busy` from `send`, nothing is sent. Half of `sessionQueueMax`. */
+  clientOutboxMax: 32,
+  /** Approvals and cancels of one client whose effect was not seen. More: `session_busy`. */
+  clientDecisionsMax: 64,
+  /** Milliseconds of silence after which a client pings, and further milliseconds after which it takes the connection for dead. */
+  clientPingMs: 15_000,
+  clientPongMs: 10_000,
+  /** Milliseconds a client waits for a WebSocket to open. Then the attempt counts as a broken connection. */
+  clientConnectMs: 10_000,
+  /** Milliseconds: first and largest upper bound of a client's wait before it reconnects (full jitter). */
+  clientReconnectBaseMs: 100,
+  clientReconnectMaxMs: 5_000,
+  /** Attempts in a row without a frame from the server after which a client gives up with `upstream_unavailable`. */
+  clientAttemptsMax: 100,
+  /** Milliseconds after a reconnect that a cancel of the running turn waits for the replay to show whether that turn ended. */
+  clientReplayQuietMs: 200,
+  clientReplayMaxMs: 1_000,
+  /** Milliseconds an HTTP request of a client may take. Then `deadline_exceeded`. */
+  clientRequestMs: 20_000,
+  /** Bytes of one frame or answer a client accepts from the server; longer is `protocol_error`. */
+  clientReceiveMaxBytes: 4 * 1024 * 1024,
+  /** Entries (messages, texts, tool calls) a client page keeps on screen; the oldest are taken off. */
+  clientEntriesMax: 2_000,
 
   // --- hub ---------------------------------------------------------------------------------------------------------
   /** Bytes of recent frames kept per watched session for late joiners; older events come from the journal. */
