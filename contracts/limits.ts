@@ -134,12 +134,37 @@ export const limits = {
   turnStepsMax: 32,
   /** Bytes of streamed text kept ahead of the journal before the provider is no longer read. */
   deltaBufferBytes: 64 * 1024,
+  /** Characters of history a session keeps for the model's prompt; the oldest turns are dropped beyond it (the journal keeps them). */
+  sessionHistoryMaxChars: 256 * 1024,
+  /** Characters of text of one model step. More: the step ends with finish reason `length`. */
+  stepTextMaxChars: 256 * 1024,
+  /** Tool calls of one model step. More: the step ends with those it has. */
+  stepToolCallsMax: 32,
+  /** Characters of one tool call's arguments. More: the call is answered with an error and not run. */
+  toolArgumentsMaxChars: 64 * 1024,
+  /** Characters of one attachment that reach the model; the rest is cut and the cut is named in the prompt. */
+  attachmentPromptMaxChars: 128 * 1024,
+  /** Bytes the fetch tool reads of a page; the rest is cut and the cut is named in the result. */
+  fetchMaxBytes: 32 * 1024,
+  /** Facts an agent remembers. More: the least relevant, then the oldest, is forgotten. */
+  memoryFactsMax: 500,
+  /** Reports of an agent that can be read again; older ones are in its journal only. */
+  reportsMax: 8,
   /** Bytes of a tool's result kept in the journal; the rest is cut and the cut is named in the result. */
   toolResultMaxBytes: 64 * 1024,
   /** Milliseconds a tool may run by default. */
   toolDeadlineMs: 30_000,
   /** Milliseconds the model may stay silent before the call is given up. */
   modelSilenceMs: 60_000,
+  /** Milliseconds one model step may take in all. Then ERROR `provider_timeout`. */
+  modelDeadlineMs: 600_000,
+  /** Attempts after the first to get a model's first byte (429, 5xx, network). Then ERROR `provider_error`. */
+  modelRetriesMax: 3,
+  /** Milliseconds before the first such attempt; doubles up to `modelRetryMaxMs`, which also bounds a Retry-After. */
+  modelRetryBaseMs: 500,
+  modelRetryMaxMs: 20_000,
+  /** Times a model's stream that broke mid-text is taken up again within one step. */
+  modelResumesMax: 2,
   /** Milliseconds a session may idle before it hibernates (configuration `session_idle_ms`). */
   sessionIdleMs: 300_000,
 

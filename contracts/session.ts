@@ -72,7 +72,10 @@ export const sessionEvents = {
   }),
   /** A message over the queue's bound; shown as ERROR. */
   MessageRefused: z.strictObject({ code: z.string(), message: z.string(), message_id: z.string().optional() }),
+  /** The head of the queue becomes the running turn. */
   RunStarted: z.strictObject({ run_id: runId }),
+  /** A model call of the run begins; `effect_id` names it, so that a cancel can abort it after any restart. */
+  StepStarted: z.strictObject({ run_id: runId, step: z.int().nonnegative(), effect_id: z.string() }),
   TextDelta: z.strictObject({ text: z.string(), run_id: runId, step: z.int() }),
   ToolCall: z.strictObject({
     call_id: z.string(), tool_name: z.string(), arguments: z.unknown(), run_id: runId, step: z.int(), needs_approval: z.boolean(),
@@ -80,6 +83,8 @@ export const sessionEvents = {
   ApprovalRequested: z.strictObject({ dispatch_id: z.string(), call_id: z.string(), preview: z.string(), run_id: runId }),
   ApprovalGranted: z.strictObject({ dispatch_id: z.string(), call_id: z.string(), run_id: runId }),
   ApprovalDenied: z.strictObject({ dispatch_id: z.string(), call_id: z.string(), run_id: runId }),
+  /** A tool begins to run, approved where it has to be. */
+  ToolStarted: z.strictObject({ call_id: z.string(), run_id: runId, effect_id: z.string() }),
   ToolResult: z.strictObject({
     call_id: z.string(), tool_name: z.string(), result: z.unknown(), is_error: z.boolean(), run_id: runId,
   }),
