@@ -9,7 +9,9 @@
  *     request exactly once, unless it was cancelled or the connection ended.
  * L4  A request names a route by its number in the closed table of `routes.ts`, never by a free name.
  * L5  Data towards a stream is sent only against credit (bytes of payload). Without credit the daemon reads nothing
- *     further for that stream. One data frame may address many streams (a fan-out is one copy).
+ *     further for that stream. One data frame may address many streams (a fan-out is one copy). A single text larger than
+ *     the initial credit may be sent alone while the stream's credit is at least the initial credit; the debt is then
+ *     paid by the next grants.
  * L6  `close` ends a stream; either side may send it; after it neither side sends for that id.
  * L7  After `goaway` no new request or stream is accepted; what runs may finish.
  *
