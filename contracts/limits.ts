@@ -200,6 +200,25 @@ export const limits = {
   watchersMax: 50_000,
   /** Commits read from the journal in one go for a replay. */
   replayBatchCommits: 256,
+
+  // --- running it (deploy/start) -----------------------------------------------------------------------------------
+  /** Milliseconds a child process of `npm start` may take to become ready. Then the start fails with its last log lines. */
+  startReadyMs: 30_000,
+  /** Milliseconds before a child that died is started again; doubles up to `childRestartMaxMs`, begins anew after `childSteadyMs` of life. */
+  childRestartBaseMs: 100,
+  childRestartMaxMs: 5_000,
+  childSteadyMs: 10_000,
+  /** Milliseconds a child has to end after SIGTERM beyond `drainMs`. Then SIGKILL. */
+  childStopMs: 5_000,
+  /** Bytes of one log file in `.troupe/log`; a full one becomes `.1` and replaces the `.1` before it. */
+  logFileMaxBytes: 8 * 1024 * 1024,
+  /** Ports tried upwards from the wanted one before the start gives up. */
+  portTriesMax: 100,
+  /** Seconds the development user's token lives; made anew at each start and at half of its life. */
+  devTokenTtlSec: 86_400,
+  /** Days a development server certificate lives, and days before its end at which a start renews it. */
+  devCertificateDays: 90,
+  devCertificateRenewDays: 14,
 } as const;
 
 export type Limits = typeof limits;
