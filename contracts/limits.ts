@@ -127,6 +127,28 @@ export const limits = {
   /** Milliseconds a drain may take before what still runs is left to the next owner. */
   drainMs: 20_000,
 
+  // --- storage (NATS) ----------------------------------------------------------------------------------------------
+  /** Milliseconds to which time-outs of requests on the shared reply inbox are rounded up: one timer serves them all. */
+  requestSweepMs: 10,
+  /** Milliseconds between two tries of an append or a read that NATS did not answer; doubles up to the maximum, with jitter. */
+  storeRetryBaseMs: 10,
+  storeRetryMaxMs: 500,
+  /** Bytes the server may send for one batch of journal messages; it ends a batch early beyond them. */
+  replayBatchMaxBytes: 4 * 1024 * 1024,
+  /** Milliseconds between two tries to connect to NATS again: at least, at most (random between). Tries never end. */
+  natsReconnectMinMs: 50,
+  natsReconnectMaxMs: 500,
+  /** Milliseconds a connection attempt to NATS may take. */
+  natsConnectMs: 5_000,
+  /** Milliseconds between pings to NATS; two unanswered ones are a lost connection. */
+  natsPingMs: 5_000,
+  /** Messages waiting in the inbox stream of a cluster. More: a tell is refused with `overloaded`. */
+  inboxMessagesMax: 1_000_000,
+  /** Milliseconds a tell's id is remembered by the inbox stream; the actor's own dedup set remembers longer. */
+  inboxDedupMs: 120_000,
+  /** Dead letters kept; the oldest go first. */
+  deadLettersMax: 100_000,
+
   // --- sessions ----------------------------------------------------------------------------------------------------
   /** Messages waiting behind a running turn. The next yields an ERROR event `session_busy`. */
   sessionQueueMax: 64,

@@ -40,8 +40,11 @@ export interface LastValue {
 
 /** Live messages of an actor's feed, as they were journaled (RePublish). At most once: holes show by sequence and are filled from the journal. */
 export interface Feed {
-  /** `onCommit` gets the commit's bytes, its stream sequence and the one before it on the subject (0 if none). Resolves when the server has the subscription. */
-  watch(subject: string, onCommit: (data: Uint8Array, seq: number, previousSeq: number) => void): Promise<{ stop(): void }>;
+  /**
+   * `onCommit` gets the commit's bytes, its stream sequence and the one before it on the subject (0 if none). Resolves when the server has the subscription.
+   * `onGap` is called after a lost connection is there again: commits may have been missed without a later one to show it, so look at the journal's last.
+   */
+  watch(subject: string, onCommit: (data: Uint8Array, seq: number, previousSeq: number) => void, onGap?: () => void): Promise<{ stop(): void }>;
 }
 
 /** Durable messages to actors: at least once. */
