@@ -32,7 +32,7 @@ export const capabilityClaims = z.object({
   jti: z.string(),
   scope: z.array(z.string()).optional(),
   /** Organization whose actors the bearer may reach; from the Tier 1 token's `org`, else the user's personal one. */
-  org: z.string().min(1).max(limits.idMaxChars),
+  org: z.string().min(1).max(limits.idMaxChars + 'u-'.length),
 });
 export type CapabilityClaims = z.infer<typeof capabilityClaims>;
 

@@ -18,6 +18,10 @@ export const limits = {
   bodyMaxBytes: 64 * 1024,
   /** Bytes of an attachment uploaded over the edge. Longer: 413 `payload_too_large`. */
   attachmentMaxBytes: 4 * 1024 * 1024,
+  /** Bytes of a request's head, all headers together. Longer: 431 by uWebSockets.js. Holds a bearer in both forms and some cookies. */
+  headMaxBytes: 32 * 1024,
+  /** Bytes of one client frame that is still read to be answered with 1009. Longer: the connection is cut without a close frame. */
+  clientFrameCutBytes: 4 * 1024 * 1024,
   /** Bytes of one WebSocket frame from a client; exactly this many are accepted. Longer: close 1009. */
   clientFrameMaxBytes: 64 * 1024,
   /** WebSockets of one user on one gateway process (configuration `limits.sockets_per_user`). More: 429 before the upgrade. */
@@ -42,12 +46,23 @@ export const limits = {
   jwksTtlMs: 300_000,
   /** Milliseconds between two JWKS fetches caused by unknown key ids. */
   jwksCooldownMs: 10_000,
+  /** Milliseconds one JWKS fetch may take, and bytes its answer may have. Beyond: the last good set stays in use. */
+  jwksFetchMs: 5_000,
+  jwksMaxBytes: 256 * 1024,
+  /** Limits replaced by an operator with `rate_limit_override`. More: `bad_request`. */
+  bucketOverridesMax: 1_000,
   /** Seconds a capability token lives at most. */
   capabilityTtlSec: 900,
+  /** Seconds before its expiry at which the gateway mints a user's agent capability anew. */
+  capabilityRenewSec: 300,
   /** Milliseconds between two looks at the certificate files (configuration `tls.poll_ms`). */
   certificatePollMs: 5_000,
   /** Milliseconds a failed group lookup on the admin socket is remembered as a refusal. */
   groupLookupNegativeMs: 60_000,
+  /** Admin connections at once. More are closed unread. */
+  adminConnectionsMax: 64,
+  /** Milliseconds the gateway waits for its streams when it drains and nobody says how long. Then they close with 1001. */
+  gatewayDrainMs: 30_000,
   /** Bytes of one admin request line. Longer: `bad_request` and the connection is closed. */
   adminLineMaxBytes: 64 * 1024,
 
