@@ -15,6 +15,8 @@ export interface StoredEvent {
   readonly k: string;
   /** Version of the payload's schema; absent = 1. Older versions are upcast when read. */
   readonly v?: number;
+  /** Unix milliseconds of the event's turn; absent = the commit's `t`. */
+  readonly t?: number;
   /** Payload. */
   readonly d: Readonly<Record<string, unknown>>;
 }
@@ -58,7 +60,9 @@ export const runtimeKinds = {
   effectIntended: '$effect.intended',
   /** {id, ok, code?} an effect ended (its result is in the domain events of the same commit). */
   effectEnded: '$effect.ended',
-  /** {name, at, input} a reminder was set. */
+  /** {id} an effect was told to stop; a crash between this and its end does not start it again. */
+  effectAborted: '$effect.aborted',
+  /** {name, at} a reminder was set. */
   reminderSet: '$reminder.set',
   /** {name} a reminder fired or was forgotten. */
   reminderGone: '$reminder.gone',

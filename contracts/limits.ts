@@ -118,6 +118,8 @@ export const limits = {
   activationsMax: 200_000,
   /** Effects running for one actor. More wait (journaled) until one ends. */
   effectsPerActorMax: 64,
+  /** Effects of one actor that have not ended, waiting ones included. More: the turn is refused with `overloaded`. */
+  effectsPendingMax: 4_096,
   /** Milliseconds an effect may run by default. */
   effectDeadlineMs: 120_000,
   /** Ids remembered per actor for dedup; with `dedupTtlMs` the older bound wins. */
@@ -135,6 +137,20 @@ export const limits = {
   /** Milliseconds of the first wait before a failed activation is tried again; doubles up to `restartMaxMs`. */
   restartBaseMs: 50,
   restartMaxMs: 5_000,
+  /** Attempts of an activation to append its epoch record while others append. Then `fenced`. */
+  epochTriesMax: 8,
+  /** Runs of an effect's `done` or of a reminder's handler that each end in a bug before it is given up and logged. */
+  poisonTriesMax: 5,
+  /** Milliseconds between two looks at what is overdue: waiting messages, idle actors. */
+  sweepMs: 250,
+  /** Milliseconds a timer sleeps at most before it reads the clock again (clocks jump; Node's timers end at 2^31). */
+  alarmMaxWaitMs: 30_000,
+  /** Actors woken by reminders at once on one host; the rest wait their turn. */
+  wakesMax: 256,
+  /** Milliseconds between attempts to wake an actor that cannot be activated: doubles from `restartBaseMs` up to this. */
+  wakeRetryMaxMs: 300_000,
+  /** Events since the last snapshot that make a passivating actor write one (if `snapshotEvery` is not less). */
+  snapshotIdleEvents: 32,
   /** Partitions of a cluster (configuration `partitions`); fixed once the journal exists. */
   partitions: 64,
   /** Milliseconds a host's lease lives without renewal (configuration `lease_ttl_ms`); renewed at a third of it. */

@@ -34,6 +34,8 @@ export interface Engine {
   drain(): Promise<void>;
   /** Stops at once: nothing more is committed or answered. */
   close(): void;
+  /** Resolves when a drain has finished or after `close`. */
+  readonly closed: Promise<void>;
   stats(): EngineStats;
 }
 
