@@ -158,6 +158,41 @@ export const limits = {
   /** Milliseconds a drain may take before what still runs is left to the next owner. */
   drainMs: 20_000,
 
+  // --- cluster -----------------------------------------------------------------------------------------------------
+  /** Milliseconds a caller on NATS may ask to wait at most; more is cut to it. */
+  askDeadlineMaxMs: 120_000,
+  /** Milliseconds one try of a remote ask with an id waits before it is sent again (once-effective by its id). */
+  askAttemptMs: 3_000,
+  /** Milliseconds between two tries of an ask that certainly did nothing; doubles up to the maximum, with jitter. */
+  askRetryBaseMs: 4,
+  askRetryMaxMs: 200,
+  /** Commands of NATS clients and other hosts that one host serves at once. More: `overloaded`. */
+  servedAsksMax: 16_384,
+  /** Characters of a message id or idempotency key. Longer: `bad_request`. */
+  messageIdMaxChars: 512,
+  /** Levels of nesting of a command's input or output. Deeper: `bad_request`. */
+  valueDepthMax: 128,
+  /** Partitions that one host hands over at the same time; the rest wait their turn. */
+  handOversMax: 16,
+  /** Durable tells of one partition handled at once; the rest wait in the stream. */
+  inboxInFlightMax: 64,
+  /** Milliseconds after which an unacknowledged tell is delivered again (its host may be lost); prolonged at a third of it while it is handled. */
+  tellAckMs: 5_000,
+  /** Milliseconds before a tell that met a fault is delivered again; doubles up to the maximum. */
+  tellRetryBaseMs: 50,
+  tellRetryMaxMs: 5_000,
+  /** Deliveries of a tell as the server counts them, crashes and hand-overs included, after which it goes to the dead letters untried. */
+  tellRedeliveriesMax: 50,
+  /** Milliseconds one pull of the inbox stays open, and between its heartbeats; two missing ones make a new pull. */
+  inboxPullMs: 30_000,
+  inboxHeartbeatMs: 5_000,
+  /** Milliseconds before an inbox whose consumer fails is tried again. */
+  inboxRetryMs: 250,
+  /** Milliseconds without any owner after which the server forgets a partition's inbox consumer (never the messages). */
+  inboxConsumerIdleMs: 3_600_000,
+  /** Dead letters in one listing. */
+  deadLettersListMax: 256,
+
   // --- storage (NATS) ----------------------------------------------------------------------------------------------
   /** Milliseconds to which time-outs of requests on the shared reply inbox are rounded up: one timer serves them all. */
   requestSweepMs: 10,
