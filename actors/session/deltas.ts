@@ -1,0 +1,57 @@
+/**
+ * Streamed text on its way into the journal: at most one `delta` call is in flight, and what arrives meanwhile forms the next.
+ * So a fast model costs few commits and a slow one waits for nothing.
+ *
+ * Guarantee: text is written in order, once; each write names the place where it belongs, so a second writer of the same step
+ * is refused. Above `limits.deltaBufferBytes` `push` waits, and the provider is not read.
+ */
+import { limits } from '../../contracts/limits.ts';
+
+export interface Deltas {
+  /** Takes text; resolves at once unless the buffer is full. Throws what an earlier write threw. */
+  push(text: string): Promise<void>;
+  /** Resolves when everything is committed. */
+  flush(): Promise<void>;
+}
+
+/** `write(at, text)` commits text at a position (UTF-16 units from the start of the step's text). */
+export const deltas = (start: number, write: (at: number, text: string) => Promise<unknown>, maxChars: number = limits.deltaBufferBytes): Deltas => {
+  let at = start;
+  let waiting = '';
+  let failure: { readonly error: unknown } | undefined;
+  let flight: Promise<void> | undefined;
+
+  const run = async (): Promise<void> => {
+    try {
+      while (waiting !== '') {
+        const text = waiting.slice(0, maxChars);
+        waiting = waiting.slice(text.length);
+        await write(at, text);
+        at += text.length;
+      }
+    } catch (error) {
+      failure = { error };
+    } finally {
+      flight = undefined;
+    }
+  };
+  const check = (): void => {
+    if (failure !== undefined) throw failure.error;
+  };
+  return {
+    push: async (text) => {
+      check();
+      if (text === '') return;
+      waiting += text;
+      flight ??= run();
+      while (waiting.length >= maxChars && flight !== undefined) {
+        await flight;
+        check();
+      }
+    },
+    flush: async () => {
+      while (flight !== undefined) await flight;
+      check();
+    },
+  };
+};

@@ -1,0 +1,241 @@
+/**
+ * The chat loop's turns: how a run begins, goes from model step to tools and on, and ends. Each function runs inside one actor
+ * turn; its events are one commit.
+ *
+ * Guarantees
+ * L1  One run at a time; it ends in exactly one RunFinished or RunErrored, after which no event of it follows.
+ * L2  Every ToolCall gets exactly one ToolResult, before the run's end, however it ends.
+ * L3  A call that needs approval is not started before ApprovalGranted.
+ * L4  A run's cost is rounded up once, over all of its tokens.
+ */
+import { limits } from '../../contracts/limits.ts';
+import { errorEntry, errors } from '../../contracts/errors.ts';
+import type { Outcome } from '../runtime/define.ts';
+import { costCents } from '../providers/price.ts';
+import type { TokenCount } from '../providers/provider.ts';
+import type { Registry } from '../providers/registry.ts';
+import { boundResult, type Tools } from '../tools/tool.ts';
+import type { StepInput, StepOutput } from './model.ts';
+import { estimateUsage } from './prompt.ts';
+import { addUsage, type Call, type Run, type SessionEvents, type SessionState, type Usage } from './state.ts';
+import type { SessionEventKind } from '../../contracts/session.ts';
+import type { PayloadOf, Turn } from '../runtime/define.ts';
+
+/** The part of a turn that the loop needs; commands' and effects' turns both have it. */
+export interface LoopTurn extends Pick<Turn<SessionState, SessionEvents, Record<never, never>>, 'state' | 'now' | 'newId' | 'abort'> {
+  emit<K extends SessionEventKind>(kind: K, payload: PayloadOf<SessionEvents[K]>): void;
+  effect(name: 'model', input: StepInput): string;
+  effect(name: 'tool' | 'tool_once', input: { run_id: string; call_id: string }): string;
+}
+
+export interface LoopDeps {
+  readonly registry: Registry;
+  readonly tools: Tools;
+}
+
+type Finish = PayloadOf<SessionEvents['RunFinished']>['finish_reason'];
+
+const isOpen = (call: Call): boolean => call.status !== 'ended';
+
+/** Begins the next queued message, if any. Call it only when no run is there. */
+export const startNext = (turn: LoopTurn): void => {
+  if (turn.state.run !== null || turn.state.queue.length === 0) return;
+  const run_id = turn.newId();
+  turn.emit('RunStarted', { run_id });
+  startStep(turn, { run_id, step: 0 });
+};
+
+const startStep = (turn: LoopTurn, step: StepInput): void => {
+  const effect_id = turn.effect('model', step);
+  turn.emit('StepStarted', { ...step, effect_id });
+};
+
+/** Usage of one more step, its cents being what the whole run's cost grows by. */
+const usageOf = (turn: LoopTurn, deps: LoopDeps, run: Run, tokens: TokenCount): Usage => {
+  const price = deps.registry.get(turn.state.model)?.price;
+  if (price === undefined) return { ...tokens, cost_cents: 0 };
+  const whole = {
+    input_tokens: run.usage.input_tokens + tokens.input_tokens,
+    output_tokens: run.usage.output_tokens + tokens.output_tokens,
+  };
+  return { ...tokens, cost_cents: costCents(price, whole) - run.usage.cost_cents };
+};
+
+const result = (turn: LoopTurn, run: Run, call: Call, value: unknown, isError: boolean): void => {
+  turn.emit('ToolResult', {
+    call_id: call.call_id, tool_name: call.name, result: boundResult(value), is_error: isError, run_id: run.run_id,
+  });
+};
+
+const runTool = (turn: LoopTurn, deps: LoopDeps, run: Run, call: Call): void => {
+  const name = deps.tools.get(call.name)?.idempotent === true ? 'tool' : 'tool_once';
+  const effect_id = turn.effect(name, { run_id: run.run_id, call_id: call.call_id });
+  turn.emit('ToolStarted', { call_id: call.call_id, run_id: run.run_id, effect_id });
+};
+
+/** What the model is told of a call that cannot run, or undefined. */
+const refusalOf = (deps: LoopDeps, call: Call): { code: string; message: string } | undefined => {
+  const tool = deps.tools.get(call.name);
+  if (tool === undefined) return { code: 'tool_not_found', message: `There is no tool ${call.name}.` };
+  const chars = JSON.stringify(call.arguments ?? null).length;
+  if (chars > limits.toolArgumentsMaxChars) return { code: 'bad_arguments', message: `The arguments have ${chars} characters; ${limits.toolArgumentsMaxChars} are allowed.` };
+  const problem = tool.problem(call.arguments);
+  return problem === undefined ? undefined : { code: 'bad_arguments', message: problem };
+};
+
+/** The step's calls begin: refused, waiting for a person, or running. */
+const openCalls = (turn: LoopTurn, deps: LoopDeps, run: Run): void => {
+  for (const call of run.calls) {
+    const refused = refusalOf(deps, call);
+    const tool = deps.tools.get(call.name);
+    if (refused !== undefined || tool === undefined) {
+      result(turn, run, call, { error: refused }, true);
+    } else if (tool.needsApproval) {
+      turn.emit('ApprovalRequested', {
+        dispatch_id: turn.newId(), call_id: call.call_id, preview: tool.preview(call.arguments), run_id: run.run_id,
+      });
+    } else {
+      runTool(turn, deps, run, call);
+    }
+  }
+  goOn(turn, deps);
+};
+
+/** The next step, when every call of this one has its result. */
+const goOn = (turn: LoopTurn, deps: LoopDeps): void => {
+  const { run } = turn.state;
+  if (run === null || run.phase !== 'tools' || run.calls.some(isOpen)) return;
+  if (run.step + 1 >= limits.turnStepsMax) fail(turn, deps, 'too_many_steps', errors.too_many_steps.message);
+  else startStep(turn, { run_id: run.run_id, step: run.step + 1 });
+};
+
+/** Leaves nothing open: the partial text becomes a message, every call gets a result, effects are aborted (L2). */
+const closeStep = (turn: LoopTurn, deps: LoopDeps, why: string): Usage | undefined => {
+  const { run } = turn.state;
+  if (run === null) return undefined;
+  if (run.phase === 'model') {
+    turn.abort(run.effect_id);
+    const usage = usageOf(turn, deps, run, estimateUsage(turn.state.historyChars, run.text.length));
+    turn.emit('AssistantMessage', { run_id: run.run_id, step: run.step, content: run.text, usage });
+  }
+  for (const call of run.calls) {
+    if (!isOpen(call)) continue;
+    if (call.effect_id !== undefined) turn.abort(call.effect_id);
+    if (call.status === 'waiting' && call.dispatch_id !== undefined) {
+      turn.emit('ApprovalDenied', { dispatch_id: call.dispatch_id, call_id: call.call_id, run_id: run.run_id });
+    }
+    const ran = call.status === 'running' ? ' It may have run.' : ' It was not run.';
+    result(turn, run, call, { error: { code: 'cancelled', message: why + ran } }, true);
+  }
+  return turn.state.run?.usage;
+};
+
+const finish = (turn: LoopTurn, reason: Finish): void => {
+  const { run } = turn.state;
+  if (run === null) return;
+  turn.emit('RunFinished', { finish_reason: reason, usage: run.usage, run_id: run.run_id });
+  startNext(turn);
+};
+
+const fail = (turn: LoopTurn, deps: LoopDeps, code: string, message: string): void => {
+  const { run } = turn.state;
+  if (run === null) return;
+  const usage = closeStep(turn, deps, 'The turn failed.') ?? run.usage;
+  turn.emit('RunErrored', { code, message, run_id: run.run_id, usage });
+  startNext(turn);
+};
+
+/** A model step ended. An outcome of a step that is over (cancelled) changes nothing. */
+export const stepDone = (turn: LoopTurn, deps: LoopDeps, outcome: Outcome<StepOutput>, input: StepInput): void => {
+  const { run } = turn.state;
+  if (run === null || run.run_id !== input.run_id || run.step !== input.step || run.phase !== 'model') return;
+  if (!outcome.ok) {
+    // Nobody cancelled: an abort here is the step's deadline.
+    const late = outcome.code === 'aborted' || outcome.code === 'deadline_exceeded';
+    if (late) fail(turn, deps, 'provider_timeout', errors.provider_timeout.message);
+    else fail(turn, deps, outcome.code, errorEntry(outcome.code).kind === 'bug' ? errors.internal_error.message : outcome.message);
+    return;
+  }
+  const { finish_reason: reason, usage } = outcome.output;
+  turn.emit('AssistantMessage', { run_id: run.run_id, step: run.step, content: run.text, usage: usageOf(turn, deps, run, usage) });
+  if (run.calls.length > 0) openCalls(turn, deps, run);
+  else finish(turn, reason === 'tool_calls' ? 'other' : reason);
+};
+
+/** A tool call became final in the stream. Its id is made unique in the session: some servers number from 0 each time. */
+export const takeCall = (turn: LoopTurn, deps: LoopDeps, step: StepInput, call: { call_id: string; tool_name: string; arguments: unknown }): void => {
+  const { run, history } = turn.state;
+  const taken = call.call_id === '' || call.call_id.length > limits.idMaxChars
+    || run?.calls.some((c) => c.call_id === call.call_id) === true
+    || history.some((m) => m.role === 'assistant' && m.calls.some((c) => c.call_id === call.call_id));
+  const text = JSON.stringify(call.arguments ?? null);
+  turn.emit('ToolCall', {
+    ...step, call_id: taken ? `call_${turn.newId()}` : call.call_id,
+    tool_name: call.tool_name.slice(0, limits.idMaxChars),
+    // Too large to journal: a text of the same length class, which openCalls refuses by its bound.
+    arguments: text.length > limits.toolArgumentsMaxChars ? text.slice(0, limits.toolArgumentsMaxChars) : call.arguments,
+    needs_approval: deps.tools.get(call.tool_name)?.needsApproval ?? false,
+  });
+};
+
+/** A tool ended, failed, or was interrupted by a lost host. */
+export const toolDone = (turn: LoopTurn, deps: LoopDeps, outcome: Outcome<{ result: unknown }>, input: { run_id: string; call_id: string }): void => {
+  const { run } = turn.state;
+  const call = run?.run_id === input.run_id ? run.calls.find((c) => c.call_id === input.call_id) : undefined;
+  if (run === null || call === undefined || call.status !== 'running') return;
+  if (outcome.ok) {
+    result(turn, run, call, outcome.output.result, false);
+  } else {
+    const late = outcome.code === 'aborted' || outcome.code === 'deadline_exceeded';
+    const message = outcome.code === 'interrupted' ? 'The tool was interrupted by a restart. It may have run.'
+      : late ? `The tool did not end within ${limits.toolDeadlineMs / 1_000} seconds.`
+        : errorEntry(outcome.code).kind === 'bug' ? errors.tool_failed.message : outcome.message;
+    const code = late ? 'deadline_exceeded' : errorEntry(outcome.code).kind === 'bug' ? 'tool_failed' : outcome.code;
+    result(turn, run, call, { error: { code, message } }, true);
+  }
+  goOn(turn, deps);
+};
+
+const waitingCall = (state: SessionState, dispatchId: string): { run: Run; call: Call } | undefined => {
+  const { run } = state;
+  const call = run?.calls.find((c) => c.status === 'waiting' && c.dispatch_id === dispatchId);
+  return run === null || call === undefined ? undefined : { run, call };
+};
+
+/** Lets a waiting call run; false if none waits under the id. */
+export const approve = (turn: LoopTurn, deps: LoopDeps, dispatchId: string): boolean => {
+  const found = waitingCall(turn.state, dispatchId);
+  if (found === undefined) return false;
+  const { run, call } = found;
+  turn.emit('ApprovalGranted', { dispatch_id: dispatchId, call_id: call.call_id, run_id: run.run_id });
+  runTool(turn, deps, run, call);
+  return true;
+};
+
+/** Denies a waiting call; the turn goes on and the model is told. False if none waits under the id. */
+export const deny = (turn: LoopTurn, deps: LoopDeps, dispatchId: string): boolean => {
+  const found = waitingCall(turn.state, dispatchId);
+  if (found === undefined) return false;
+  const { run, call } = found;
+  turn.emit('ApprovalDenied', { dispatch_id: dispatchId, call_id: call.call_id, run_id: run.run_id });
+  result(turn, run, call, { error: { code: 'cancelled', message: 'The user did not allow this call. It was not run.' } }, true);
+  goOn(turn, deps);
+  return true;
+};
+
+/** Ends the running turn with finish reason `cancelled`; false if none runs. */
+export const cancelRun = (turn: LoopTurn, deps: LoopDeps): boolean => {
+  if (turn.state.run === null) return false;
+  closeStep(turn, deps, 'The turn was cancelled.');
+  finish(turn, 'cancelled');
+  return true;
+};
+
+/** What a session is doing, for `describe`. */
+export const activity = (state: SessionState): 'idle' | 'running' | 'waiting_approval' => {
+  if (state.run === null) return 'idle';
+  return state.run.calls.some((c) => c.status === 'waiting') ? 'waiting_approval' : 'running';
+};
+
+/** Usage over the session, the running turn's ended steps included. */
+export const totalUsage = (state: SessionState): Usage => (state.run === null ? state.usage : addUsage(state.usage, state.run.usage));

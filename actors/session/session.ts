@@ -1,0 +1,177 @@
+/**
+ * The session actor: one conversation of one user with one agent. Key = sid; contract: contracts/session.ts.
+ *
+ * Guarantees: the loop's L1-L4, the model effect's M1-M3. A message id counts once in 24 hours. Only the owner sees that a
+ * session exists. After any crash the next activation goes on where the journal ends: text that was said is not said again, a
+ * finished tool is not run again, a tool that must not run twice is reported as interrupted.
+ *
+ * It does not know who watches: its feed (sessionFeed) is served from the journal.
+ */
+import { z } from 'zod';
+import { coded } from '../../contracts/errors.ts';
+import { limits } from '../../contracts/limits.ts';
+import { sessionCommands, sessionEvents, sessionFeed, type ChatSession, type SessionEventKind } from '../../contracts/session.ts';
+import type { Principal } from '../../contracts/capability.ts';
+import type { Blobs } from '../blobs/blobs.ts';
+import type { Registry } from '../providers/registry.ts';
+import { defineActor, type EffectContext } from '../runtime/define.ts';
+import type { Tools } from '../tools/tool.ts';
+import { activity, approve, cancelRun, deny, startNext, stepDone, takeCall, toolDone, totalUsage } from './loop.ts';
+import { runStep, stepInput, stepOutput, streamingRun } from './model.ts';
+import { fold, initialSession, seenIds, type SessionState } from './state.ts';
+
+export interface SessionDeps {
+  readonly registry: Registry;
+  readonly tools: Tools;
+  readonly blobs: Blobs;
+  /** Milliseconds without a message before the session hibernates. Default `limits.sessionIdleMs`. */
+  readonly idleMs?: number;
+  /** What the model is told first. */
+  readonly instructions?: string;
+}
+
+const defaultInstructions = 'You are a helpful assistant. Use the tools you are offered where they help, and say plainly when one failed or was not allowed.';
+
+const feedKinds = Object.keys(sessionFeed).filter((kind): kind is SessionEventKind => Object.hasOwn(sessionEvents, kind));
+
+const toolInput = z.strictObject({ run_id: z.string(), call_id: z.string() });
+const nothing = z.strictObject({});
+
+/** The session, if the caller owns it; to anyone else it does not exist. */
+const owned = (turn: { readonly state: SessionState; readonly principal: Principal }, userId: string): ChatSession => {
+  const { session } = turn.state;
+  const self = turn.principal.kind !== 'user' || turn.principal.sub === userId;
+  if (session === null || session.user_id !== userId || !self) throw coded('session_not_found');
+  return session;
+};
+
+const runTool = (deps: SessionDeps) => async (context: EffectContext<SessionState>, input: z.infer<typeof toolInput>): Promise<{ result: unknown }> => {
+  const state = context.state();
+  const call = state.run?.run_id === input.run_id ? state.run.calls.find((c) => c.call_id === input.call_id) : undefined;
+  if (call === undefined || call.status !== 'running' || state.session === null) throw coded('aborted');
+  const tool = deps.tools.get(call.name);
+  if (tool === undefined) throw coded('tool_not_found');
+  const agent = { org: context.self.org, type: 'agent', key: state.session.agent_id };
+  const steps = new Map<string, number>();
+  const result = await tool.run(call.arguments, {
+    signal: context.signal, id: context.id, now: () => Date.now(),
+    agent: async (command, value) => {
+      const nth = (steps.get(command) ?? 0) + 1;
+      steps.set(command, nth);
+      return context.ask(agent, command, value, `${command}-${nth}`);
+    },
+  });
+  return { result: result === undefined ? null : result };
+};
+
+/** The session actor's definition. */
+export const session = (deps: SessionDeps) => {
+  const model = { ...deps, instructions: deps.instructions ?? defaultInstructions };
+  const tool = {
+    input: toolInput, output: z.strictObject({ result: z.unknown() }), deadlineMs: limits.toolDeadlineMs, run: runTool(deps),
+  };
+  return defineActor({
+    type: 'session',
+    events: sessionEvents,
+    initial: initialSession,
+    apply: fold,
+    stateVersion: 1,
+    idleMs: deps.idleMs ?? limits.sessionIdleMs,
+    feed: { kinds: feedKinds, running: (state) => state.run !== null },
+    effects: (effect) => ({
+      model: effect({
+        input: stepInput, output: stepOutput, once: 'at-least', deadlineMs: limits.modelDeadlineMs,
+        run: async (context, input) => runStep(context, input, model),
+        done: (turn, outcome, input) => stepDone(turn, deps, outcome, input),
+      }),
+      tool: effect({ ...tool, once: 'at-least', done: (turn, outcome, input) => toolDone(turn, deps, outcome, input) }),
+      tool_once: effect({ ...tool, once: 'at-most', done: (turn, outcome, input) => toolDone(turn, deps, outcome, input) }),
+    }),
+    commands: (command) => ({
+      create: command({
+        ...sessionCommands.create,
+        handle: (turn, input) => {
+          if (turn.principal.kind === 'user' && turn.principal.sub !== input.user_id) throw coded('user_id_mismatch');
+          if (turn.state.session !== null) throw coded('conflict');
+          const named = input.model?.trim() ?? '';
+          const chosen = named === '' ? deps.registry.defaultModel : named;
+          if (deps.registry.get(chosen) === undefined) throw coded('model_not_supported');
+          const agentId = `agent-${turn.self.key}`;
+          turn.emit('SessionCreated', {
+            user_id: input.user_id, project_id: input.project_id, label: input.label ?? null, model: chosen,
+            agent_id: agentId, created_at_unix: Math.floor(turn.now / 1_000),
+          });
+          turn.tell({ org: turn.self.org, type: 'agent', key: agentId }, 'provision', {
+            user_id: input.user_id, project_id: input.project_id, name: input.label ?? 'Assistant',
+          });
+          return owned(turn, input.user_id);
+        },
+      }),
+      resume: command({ ...sessionCommands.resume, handle: (turn, input) => owned(turn, input.user_id) }),
+      send: command({
+        ...sessionCommands.send,
+        handle: (turn, input) => {
+          owned(turn, input.user_id);
+          const { message_id: id } = input;
+          if (id !== undefined && seenIds(turn.state.seen, turn.now).some((s) => s.id === id)) return { accepted: 'duplicate' as const };
+          if (turn.state.run !== null && turn.state.queue.length >= limits.sessionQueueMax) {
+            const busy = coded('session_busy');
+            turn.emit('MessageRefused', { code: busy.code, message: busy.message, ...(id === undefined ? {} : { message_id: id }) });
+            return { accepted: 'busy' as const };
+          }
+          const queued = turn.state.run !== null;
+          turn.emit('UserMessage', input);
+          startNext(turn);
+          return { accepted: queued ? 'queued' as const : 'running' as const };
+        },
+      }),
+      approve: command({
+        ...sessionCommands.approve,
+        handle: (turn, input) => {
+          owned(turn, input.user_id);
+          return { known: approve(turn, deps, input.dispatch_id) };
+        },
+      }),
+      cancel: command({
+        ...sessionCommands.cancel,
+        handle: (turn, input) => {
+          owned(turn, input.user_id);
+          return { known: input.dispatch_id === '' ? cancelRun(turn, deps) : deny(turn, deps, input.dispatch_id) };
+        },
+      }),
+      describe: command({
+        ...sessionCommands.describe,
+        handle: (turn, input) => {
+          const { state } = turn;
+          return {
+            session: owned(turn, input.user_id), label: state.label, model: state.model, state: activity(state),
+            queued: state.queue.length, turns: state.turns, usage: totalUsage(state),
+          };
+        },
+      }),
+      /** Text of the running step, at its place. `aborted` if the step is over, `conflict` if another writer was here. */
+      delta: command({
+        input: z.strictObject({ ...stepInput.shape, at: z.int().nonnegative(), text: z.string() }), output: nothing, access: 'self',
+        handle: (turn, input) => {
+          if (streamingRun(turn.state, input).text.length !== input.at) throw coded('conflict', 'The text was written already.');
+          turn.emit('TextDelta', { text: input.text, run_id: input.run_id, step: input.step });
+          return {};
+        },
+      }),
+      /** A tool call of the running step that is final. `aborted` if the step is over. */
+      tool_call: command({
+        input: z.strictObject({ ...stepInput.shape, call_id: z.string(), tool_name: z.string(), arguments: z.unknown() }), output: nothing, access: 'self',
+        handle: (turn, input) => {
+          streamingRun(turn.state, input);
+          takeCall(turn, deps, { run_id: input.run_id, step: input.step }, input);
+          return {};
+        },
+      }),
+    }),
+    onIdle: (turn) => {
+      if (turn.state.session !== null && turn.state.awake) turn.emit('SessionHibernated', {});
+    },
+  });
+};
+
+export type SessionCommands = NonNullable<ReturnType<typeof session>['types']>['commands'];
