@@ -1,0 +1,114 @@
+/**
+ * Runs one request of the closed table: verify the capability, parse the body with the route's schema, ask the actor or the
+ * daemon's own handler, check the answer, turn errors into answers.
+ *
+ * Guarantee: nothing reaches an actor or a handler that the route's schema and authentication did not pass here, whatever the
+ * gateway checked before. An error that is not coded leaves as `internal_error` with a correlation id; what it was is in the log only.
+ * The deadline is the caller's (link-peer.ts abandons it there); it travels with the message.
+ */
+import { randomUUID } from 'node:crypto';
+import { coded, CodedError, errorEntry, shown } from '../../contracts/errors.ts';
+import type { UserPrincipal } from '../../contracts/routes.ts';
+import { parseJson, parseValue } from '../../contracts/validate.ts';
+import type { Sender } from '../runtime/message.ts';
+import type { Capabilities } from './capability.ts';
+import type { Answer, Call } from './link-peer.ts';
+import type { Log } from './log.ts';
+import { newSid } from './sid.ts';
+
+export interface HandlerRequest {
+  /** Undefined where the route needs nobody. */
+  readonly principal: UserPrincipal | undefined;
+  /** Parsed by the route's schema; the bytes as they are for a raw body. */
+  readonly body: unknown;
+  readonly call: Call;
+}
+/** Answers a route that is served `by: 'daemon'`. Its body must fit the route's schema for the status. */
+export type DaemonHandler = (request: HandlerRequest) => Promise<{ readonly status: number; readonly body: unknown }>;
+
+/** What this daemon owns at the moment. */
+export interface Ownership {
+  readonly partitions: number;
+  owns(partition: number): boolean;
+  ownsAny(): boolean;
+}
+
+export interface ServeOptions {
+  readonly capabilities: Capabilities;
+  readonly actors: Pick<Sender, 'ask'>;
+  readonly ownership: Ownership;
+  /** By route id. A route without an entry is `unknown_route`. */
+  readonly handlers: Readonly<Record<string, DaemonHandler>>;
+  readonly log: Log;
+}
+
+export const createServe = (options: ServeOptions): ((call: Call) => Promise<Answer>) => {
+  const { capabilities, actors, ownership, handlers, log } = options;
+
+  const run = async (call: Call): Promise<{ readonly status: number; readonly body: unknown }> => {
+    const { route } = call;
+    const principal = await capabilities.authorise(route, call.token);
+    const body = bodyOf(call);
+    requireOwnUserId(body, principal);
+    switch (route.serve.by) {
+      case 'actor': {
+        if (principal === undefined) throw coded('unauthorized');
+        const asked = route.serve.call({
+          principal, body,
+          newSid: () => newSid(principal.org, ownership.partitions, (n) => ownership.owns(n), ownership.ownsAny()),
+        });
+        const output = await actors.ask({
+          address: asked.actor, command: asked.command, input: asked.input, principal, deadlineAt: call.deadlineAt, signal: call.signal,
+        });
+        return { status: asked.status ?? 200, body: output };
+      }
+      case 'daemon': {
+        const handler = Object.hasOwn(handlers, route.id) ? handlers[route.id] : undefined;
+        if (handler === undefined) throw coded('unknown_route');
+        return handler({ principal, body, call });
+      }
+      case 'gateway':
+      case 'stream':
+        throw coded('unknown_route');
+    }
+  };
+
+  return async (call) => {
+    try {
+      const { status, body } = await run(call);
+      const schema = call.route.answers[status];
+      if (schema === undefined) throw new TypeError(`${call.route.id} answered with status ${status}, which its route does not have`);
+      const checked = schema.safeParse(body);
+      if (!checked.success) throw new TypeError(`${call.route.id} answered with a body that is not its schema's`, { cause: checked.error });
+      return { status, body: JSON.stringify(checked.data) };
+    } catch (error) {
+      return errorAnswer(error, call, log);
+    }
+  };
+};
+
+const bodyOf = (call: Call): unknown => {
+  const { route, body } = call;
+  if (route.body === 'raw') {
+    if (body.length > route.bodyMaxBytes) throw coded('payload_too_large');
+    return body;
+  }
+  if (route.body === undefined) return undefined;
+  if (body.length > route.bodyMaxBytes) throw coded('payload_too_large');
+  return parseValue(route.body, parseJson(body.toString('utf8')));
+};
+
+const requireOwnUserId = (body: unknown, principal: UserPrincipal | undefined): void => {
+  if (principal === undefined || typeof body !== 'object' || body === null || !('user_id' in body)) return;
+  if (body.user_id !== principal.sub) throw coded('user_id_mismatch');
+};
+
+const errorAnswer = (error: unknown, call: Call, log: Log): Answer => {
+  if (error instanceof CodedError && error.entry.kind !== 'bug') {
+    return { status: error.entry.http, body: JSON.stringify(shown(error)) };
+  }
+  const correlationId = randomUUID();
+  log.error({ correlation_id: correlationId, route: call.route.id, error }, 'request failed on our side');
+  const safe = shown(undefined);
+  return { status: errorEntry(safe.code).http, body: JSON.stringify({ ...safe, details: { correlation_id: correlationId } }) };
+};
