@@ -236,6 +236,12 @@ export const limits = {
   fetchMaxBytes: 32 * 1024,
   /** Facts an agent remembers. More: the least relevant, then the oldest, is forgotten. */
   memoryFactsMax: 500,
+  /** Characters of all facts of an agent; beyond it they are forgotten by the same rule. */
+  memoryMaxChars: 256 * 1024,
+  /** Characters of a calculation, depth of its brackets, and significant digits of its result. Beyond: the tool refuses. */
+  calculationMaxChars: 1_024,
+  calculationDepthMax: 64,
+  calculationDigitsMax: 2_000,
   /** Reports of an agent that can be read again; older ones are in its journal only. */
   reportsMax: 8,
   /** Bytes of a tool's result kept in the journal; the rest is cut and the cut is named in the result. */
