@@ -1,0 +1,234 @@
+/**
+ * The whole of a development Troupe: what is started in which order, and stopped in the reverse.
+ *
+ * Stages upward: leftovers, secrets and certificate, ports, NATS and Postgres, daemon and gateway, dev.json.
+ * Stages downward: gateway (drains its streams), daemon (hands its actors over), NATS, Postgres.
+ * A stage that fails stops what the stages before it started. Everything it makes lies in `.troupe` (see postgres.ts for the
+ * one exception), so starting again continues where it stopped.
+ */
+import { execFileSync } from 'node:child_process';
+import { mkdirSync } from 'node:fs';
+import { join } from 'node:path';
+import { limits } from '../../contracts/limits.ts';
+import { ensureCertificate } from './certificate.ts';
+import { Child, endLeftovers } from './child.ts';
+import { daemonSocket, modelSections, writeDaemonConfig, writeGatewayConfig, type ModelChoice } from './config-files.ts';
+import { writeDevFile, type DevFacts } from './dev-file.ts';
+import { loadState, saveState, writePrivate, type Folder } from './folder.ts';
+import { devOrg, integrator, natsBinary, natsChild, natsUrl } from './nats.ts';
+import { freePortFrom } from './port.ts';
+import { ensureCluster, postgresChild, postgresPlace, postgresUrl } from './postgres.ts';
+import { gatewayHealthy, socketAccepts } from './probe.ts';
+import type { Say } from './say.ts';
+import { makeSecrets, type Secrets } from './secrets.ts';
+
+export const defaultPort = 8_443;
+const gatewayName = 'troupe-gateway';
+
+export interface StackOptions {
+  readonly root: string;
+  readonly folder: Folder;
+  readonly say: Say;
+  /** Wanted gateway port; the next free one is taken. */
+  readonly port: number;
+  /** NATS syncs every message before it acknowledges. */
+  readonly synced: boolean;
+  readonly models: readonly (Omit<ModelChoice, 'keyPath'> & { readonly apiKey: string })[];
+  /** A running NATS instead of the embedded one; credentials in the URL. */
+  readonly natsUrl?: string;
+  readonly natsServer?: string;
+  /** A running Postgres instead of the embedded one. */
+  readonly databaseUrl?: string;
+  readonly searchPath: string;
+  /** Every child is added here before it is spawned, so that the caller can end a start that is under way. */
+  readonly children: Child[];
+}
+
+export interface Stack {
+  readonly baseUrl: string;
+  readonly caPath: string;
+  readonly natsUrl: string;
+  readonly inboxPrefix: string | undefined;
+  readonly durability: string;
+  readonly models: readonly string[];
+  readonly opsUrl: string;
+  readonly token: () => string;
+  readonly pids: () => Readonly<Record<string, number>>;
+  /** Stops everything in order, saying what it does. */
+  stop(): Promise<void>;
+}
+
+const groupName = (): string => execFileSync('id', ['-gn'], { encoding: 'utf8' }).trim();
+
+interface NatsPlace {
+  readonly child: Child | undefined;
+  readonly config: { readonly url: string; readonly user?: string; readonly password_path?: string };
+  readonly clientUrl: string;
+  readonly inboxPrefix?: string;
+}
+
+const placeNats = async (options: StackOptions, secrets: Secrets, port: number): Promise<NatsPlace> => {
+  const { folder, say } = options;
+  if (options.natsUrl !== undefined) {
+    const url = new URL(options.natsUrl);
+    const user = decodeURIComponent(url.username);
+    const passwordPath = join(folder.secrets, 'nats-url-password');
+    writePrivate(passwordPath, decodeURIComponent(url.password));
+    url.username = '';
+    url.password = '';
+    return {
+      child: undefined, clientUrl: options.natsUrl,
+      config: { url: url.href, ...(user === '' ? {} : { user, password_path: passwordPath }) },
+    };
+  }
+  const binary = natsBinary(options.natsServer, options.searchPath);
+  const clientUrl = new URL(natsUrl(port));
+  clientUrl.username = integrator.user;
+  clientUrl.password = secrets.natsIntegratorPassword;
+  return {
+    child: new Child(natsChild(folder, secrets, { binary, port, synced: options.synced }), folder, say),
+    config: { url: natsUrl(port), user: 'daemon', password_path: secrets.natsDaemonPasswordPath },
+    clientUrl: clientUrl.href, inboxPrefix: integrator.inboxPrefix,
+  };
+};
+
+const placePostgres = async (options: StackOptions, secrets: Secrets, id: string, port: number): Promise<{ child: Child | undefined; url: string }> => {
+  if (options.databaseUrl !== undefined) return { child: undefined, url: options.databaseUrl };
+  const place = postgresPlace(options.folder, id);
+  const { made } = await ensureCluster(place, secrets.postgresPassword);
+  if (made && place.account !== undefined) {
+    options.say.progress(`Postgres cannot run as root: user id ${place.account.uid} runs it, with its data in ${place.dataPath}.`);
+  }
+  const password = secrets.postgresPassword;
+  return { child: new Child(postgresChild(place, { port, password }), options.folder, options.say), url: postgresUrl(port, password) };
+};
+
+/** Starts everything. Throws a sentence when a stage fails, with everything stopped again. */
+export const startStack = async (options: StackOptions): Promise<Stack> => {
+  const { folder, say, root, children: started } = options;
+  const begin = async (child: Child | undefined): Promise<void> => {
+    if (child === undefined) return;
+    started.push(child);
+    await child.start();
+  };
+  /** Starts in parallel; throws the first failure after all have settled, so that none starts behind the clean-up. */
+  const beginAll = async (...tasks: readonly Promise<void>[]): Promise<void> => {
+    for (const outcome of await Promise.allSettled(tasks)) if (outcome.status === 'rejected') throw outcome.reason;
+  };
+
+  try {
+    const left = await endLeftovers(folder.run);
+    if (left.length > 0) say.warn(`The start before was killed; what it left was ended: ${left.join(', ')}.`);
+
+    const secrets = makeSecrets(folder);
+    const certificate = await ensureCertificate(folder.tls);
+    if (certificate.renewed) say.progress('Made a certificate for localhost, signed by a development CA of its own.');
+
+    const kept = loadState(folder, {
+      natsPort: 4_222, postgresPort: 5_433, opsPort: 9_443, journalStreams: options.synced ? 8 : 1,
+    });
+    const port = await freePortFrom(options.port);
+    if (port !== options.port) say.warn(`Port ${options.port} is taken; the gateway takes ${port}.`);
+    const taken = new Set([port]);
+    const claim = async (wanted: number): Promise<number> => {
+      const found = await freePortFrom(wanted, '127.0.0.1', taken);
+      taken.add(found);
+      return found;
+    };
+    const ports = {
+      nats: options.natsUrl === undefined ? await claim(kept.natsPort) : kept.natsPort,
+      postgres: options.databaseUrl === undefined ? await claim(kept.postgresPort) : kept.postgresPort,
+      ops: await claim(kept.opsPort),
+    };
+    saveState(folder, { ...kept, natsPort: ports.nats, postgresPort: ports.postgres, opsPort: ports.ops });
+
+    const nats = await placeNats(options, secrets, ports.nats);
+    const databaseUrlPath = join(folder.secrets, 'postgres-url');
+    say.progress(`Starting ${[nats.child && 'NATS', options.databaseUrl === undefined && 'Postgres'].filter(Boolean).join(' and ') || 'with the NATS and Postgres given'} …`);
+    await beginAll(
+      begin(nats.child),
+      placePostgres(options, secrets, kept.id, ports.postgres).then(({ child, url }) => {
+        writePrivate(databaseUrlPath, url);
+        return begin(child);
+      }),
+    );
+
+    const socketFolder = join(folder.sockets, 'daemon');
+    mkdirSync(socketFolder, { recursive: true, mode: 0o700 });
+    const adminSocket = join(folder.sockets, 'admin.sock');
+    const socketPath = daemonSocket(socketFolder, 0);
+    const choices = options.models.map(({ apiKey, ...choice }): ModelChoice => {
+      const keyPath = join(folder.secrets, `${choice.provider}-key`);
+      writePrivate(keyPath, apiKey);
+      return { ...choice, keyPath };
+    });
+    writeDaemonConfig(folder.daemonConfig, {
+      host: 'dev-0', socket_path: socketPath, master_key_path: secrets.masterKeyPath,
+      nats: { ...nats.config, sync: options.synced ? 'always' : 'default', journal_streams: kept.journalStreams },
+      postgres: { url_path: databaseUrlPath },
+      capability: { public_key_path: secrets.capabilityPublicKeyPath, issuer: gatewayName },
+      ...modelSections(choices),
+    });
+    writeGatewayConfig(folder.gatewayConfig, {
+      name: gatewayName,
+      listen: { host: '127.0.0.1', port }, ops: { host: '127.0.0.1', port: ports.ops },
+      tls: { cert_path: certificate.certPath, key_path: certificate.keyPath },
+      auth: { dev_mode: true, dev_secret_path: secrets.devSecretPath },
+      capability: { key_path: secrets.capabilityKeyPath },
+      upstream: { socket_path: socketFolder },
+      admin: { socket_path: adminSocket, group: groupName() },
+    });
+    say.progress('Starting daemon and gateway …');
+    const drainStopMs = limits.drainMs + limits.childStopMs;
+    await beginAll(
+      begin(new Child({
+        name: 'daemon', file: process.execPath, args: [join(root, 'actors', 'daemon', 'main.ts'), '--config', folder.daemonConfig],
+        cwd: root, stopSignal: 'SIGTERM', stopMs: drainStopMs, probe: () => socketAccepts(socketPath),
+      }, folder, say)),
+      begin(new Child({
+        name: 'gateway', file: process.execPath, args: [join(root, 'gateway', 'main.ts'), '--config', folder.gatewayConfig],
+        cwd: root, stopSignal: 'SIGTERM', stopMs: drainStopMs, probe: () => gatewayHealthy(port, certificate.caPath),
+      }, folder, say)),
+    );
+
+    const facts: DevFacts = {
+      path: folder.devFile, secret: secrets.devSecret, audience: gatewayName, baseUrl: `https://localhost:${port}`,
+      natsUrl: nats.clientUrl, caPath: certificate.caPath, adminSocket, org: devOrg,
+    };
+    let dev = await writeDevFile(facts);
+    const renewal = setInterval(() => {
+      writeDevFile(facts).then(
+        (file) => { dev = file; },
+        (error: unknown) => say.warn(`dev.json could not be renewed: ${error instanceof Error ? error.message : String(error)}`),
+      );
+    }, limits.devTokenTtlSec * 500);
+
+    // Downward: the gateway first, so that its clients are told; then what it stands on.
+    const downward = ['gateway', 'daemon', 'nats', 'postgres'];
+    const doing: Readonly<Record<string, string>> = {
+      gateway: 'Draining the gateway: clients are told to come back …',
+      daemon: 'Draining the daemon: running turns finish, actors are put down …',
+      nats: 'Stopping NATS …', postgres: 'Stopping Postgres …',
+    };
+    return {
+      baseUrl: facts.baseUrl, caPath: certificate.caPath, natsUrl: natsUrl(ports.nats), inboxPrefix: nats.inboxPrefix,
+      durability: options.synced ? 'acknowledged = synced' : 'acknowledged = written',
+      models: ['mock', ...choices.map((choice) => choice.model)],
+      opsUrl: `http://127.0.0.1:${ports.ops}`,
+      token: () => dev.user.gatewayToken,
+      pids: () => Object.fromEntries(started.flatMap((child) => (child.pid === undefined ? [] : [[child.spec.name, child.pid]]))),
+      stop: async () => {
+        clearInterval(renewal);
+        const rank = (child: Child): number => downward.indexOf(child.spec.name);
+        for (const child of started.toSorted((a, b) => rank(a) - rank(b))) {
+          const text = doing[child.spec.name];
+          if (text !== undefined) say.progress(text);
+          await child.stop();
+        }
+      },
+    };
+  } catch (error) {
+    for (const child of started.toReversed()) await child.stop();
+    throw error;
+  }
+};
