@@ -172,6 +172,8 @@ export const limits = {
   messageIdMaxChars: 512,
   /** Levels of nesting of a command's input or output. Deeper: `bad_request`. */
   valueDepthMax: 128,
+  /** Milliseconds the end of a subscription waits for what is still on the way to it. */
+  unsubscribeMs: 1_000,
   /** Partitions that one host hands over at the same time; the rest wait their turn. */
   handOversMax: 16,
   /** Durable tells of one partition handled at once; the rest wait in the stream. */
@@ -254,7 +256,7 @@ export const limits = {
   modelDeadlineMs: 600_000,
   /** Attempts after the first to get a model's first byte (429, 5xx, network). Then ERROR `provider_error`. */
   modelRetriesMax: 3,
-  /** Milliseconds before the first such attempt; doubles up to `modelRetryMaxMs`, which also bounds a Retry-After. */
+  /** Milliseconds before the first such attempt; doubles up to `modelRetryMaxMs`. A Retry-After is waited for; one longer than that ends the attempts. */
   modelRetryBaseMs: 500,
   modelRetryMaxMs: 20_000,
   /** Times a model's stream that broke mid-text is taken up again within one step. */
@@ -292,6 +294,22 @@ export const limits = {
   hubRingBytes: 256 * 1024,
   /** Watchers of one session in one daemon. More: `overloaded`. */
   watchersMax: 50_000,
+  /** Sessions watched in one daemon. More: streams end with 4004. */
+  hubSessionsMax: 100_000,
+  /** Bytes of recent frames kept in one daemon over all watched sessions; above, a session keeps only its last commit's. */
+  hubRingsBytes: 64 * 1024 * 1024,
+  /** Milliseconds a session stays subscribed without a watcher, so that a reconnecting client finds its recent frames. */
+  hubLingerMs: 5_000,
+  /** Milliseconds between two looks whether a watched session's last commit arrived (a live message may be dropped unseen). */
+  hubCheckMs: 30_000,
+  /** Replay reads under way at once in one daemon; more wait their turn. */
+  hubReplaysMax: 32,
+  /** Owners of sessions remembered by one daemon; the least recently used is forgotten. */
+  hubOwnersMax: 100_000,
+  /** Commits at the start of a journal among which the one that made the session must be. */
+  hubCreationCommitsMax: 256,
+  /** Bytes of credit a stream needs before a replay goes on for it: a trickle of credit must not cost a read each. */
+  hubResumeBytes: 64 * 1024,
   /** Commits read from the journal in one go for a replay. */
   replayBatchCommits: 256,
 
