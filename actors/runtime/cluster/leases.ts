@@ -13,6 +13,7 @@
  *
  * It does not fence the journal: the expected sequence does that. It does not know actors: `take` and `give` do.
  */
+import { limits } from '../../../contracts/limits.ts';
 import type { Clock } from '../store.ts';
 import type { Log } from '../log.ts';
 import type { Bucket, Entry } from './bucket.ts';
@@ -216,11 +217,12 @@ export class Leases {
       if (revision > slot.epoch) {
         // Cannot happen while M1 holds; an operator's hand on the bucket can do it.
         this.#options.log.error({ partition: n, epoch: slot.epoch, revision }, 'a held partition was taken by another host');
-        this.#leave(n, false);
+        void this.#leave(n, false);
         return false;
       }
-      if (!wanted) this.#leave(n, true);
-      return wanted;
+      if (wanted) return true;
+      if (this.#leaving() < limits.handOversMax) void this.#leave(n, true);
+      return false;
     }
     if (!wanted) return false;
     const owner = ownerOf(entry);
@@ -228,6 +230,12 @@ export class Leases {
     if (!own && this.#membership.isAlive(owner)) return false;
     this.#claim(n, revision, own ? {} : owner);
     return false;
+  }
+
+  #leaving(): number {
+    let count = 0;
+    for (const slot of this.#slots.values()) if (slot.kind === 'leaving') count++;
+    return count;
   }
 
   #track(move: Promise<void>): void {
@@ -310,7 +318,10 @@ export class Leases {
       await this.#beating;
       await this.#beatNow();
       await Promise.all(this.#moves);
-      await Promise.all([...this.#slots.keys()].map((n) => this.#leave(n, true)));
+      const left = [...this.#slots.keys()];
+      await Promise.all(Array.from({ length: limits.handOversMax }, async () => {
+        for (let n = left.pop(); n !== undefined; n = left.pop()) await this.#leave(n, true);
+      }));
       await Promise.all(this.#moves);
     })();
     const outcome = await Promise.race([all, end.promise]).finally(() => clearTimeout(timer));
