@@ -85,7 +85,11 @@ export class Leases {
   async start(): Promise<void> {
     const { hosts, partitions, host } = this.#options;
     this.#hints.push(
-      hosts.hints((key, value) => { if (key !== host && this.#membership.isNews(key, value)) this.look(); }),
+      hosts.hints((key, value) => {
+        if (key !== host) {
+          if (this.#membership.isNews(key, value)) this.look();
+        } else if (this.#membership.isForeign(value)) this.#scheduleBeat(0);
+      }),
       partitions.hints(() => this.look()),
     );
     this.#beating = this.#beat();

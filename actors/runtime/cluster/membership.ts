@@ -164,6 +164,11 @@ export class Membership {
     return seen?.instance !== record.instance || seen.draining !== (record.draining === true);
   }
 
+  /** True when a write to this host's own key is not ours: it was ended or replaced, which the next renewal will tell. */
+  isForeign(value: string | undefined): boolean {
+    return decode(value)?.instance !== this.#instance;
+  }
+
   /** Ends every host whose key stood still for a TTL (M2). Gives their names; a host that renewed meanwhile is left alone. */
   async endSilent(): Promise<string[]> {
     const nowMs = this.#clock.monotonic();
