@@ -18,11 +18,14 @@ export interface VendorOptions {
   readonly now: () => number;
   /** 0 ≤ x < 1, spreads attempts. */
   readonly random: () => number;
+  /** Waits before an attempt; rejects when the signal aborts. */
+  readonly wait: (ms: number, signal: AbortSignal) => Promise<unknown>;
 }
 export const vendorDefaults: VendorOptions = {
   silenceMs: limits.modelSilenceMs, retriesMax: limits.modelRetriesMax,
   retryBaseMs: limits.modelRetryBaseMs, retryMaxMs: limits.modelRetryMaxMs,
   now: () => Date.now(), random: () => Math.random(),
+  wait: async (ms, signal) => pause(ms, undefined, { signal }),
 };
 
 /** What an adapter knows of its client library's error. */
@@ -93,7 +96,7 @@ export async function* vendorStream<Chunk>(
       const known = read(error);
       const waitMs = begun ? undefined : waitFor(known, attempt, options);
       if (waitMs === undefined) throw new ProviderFault('provider_error', explain(known.status), begun && retryable(known.status));
-      await pause(waitMs, undefined, { signal }).catch(() => {
+      await options.wait(waitMs, signal).catch(() => {
         throw new ProviderFault('provider_error', 'The call was aborted.', false);
       });
     } finally {

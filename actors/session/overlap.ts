@@ -31,19 +31,20 @@ export const stripper = (said: string): Stripper => {
   return {
     push: (text) => {
       if (alive === undefined) return text;
-      for (const [k, char] of [...text].entries()) {
+      for (let k = 0; k < text.length; k++) {
         const at = seen.length;
+        const unit = text.charAt(k);
         const still: number[] = [];
         let complete = false;
         for (const start of alive) {
-          if (!said.startsWith(char, start + at)) continue;
-          if (start + at + char.length === said.length) complete = true;
+          if (said.charAt(start + at) !== unit) continue;
+          if (start + at + 1 === said.length) complete = true;
           else still.push(start);
         }
-        seen += char;
+        seen += unit;
         if (complete) overlap = seen.length;
         alive = still;
-        if (still.length === 0) return settle() + [...text].slice(k + 1).join('');
+        if (still.length === 0) return settle() + text.slice(k + 1);
       }
       return '';
     },
