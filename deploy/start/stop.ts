@@ -2,18 +2,21 @@
  * `npm stop`: asks the start of this folder to stop, waits until it has. `--now` ends it at once.
  * Leaves with 0 when nothing runs any more, 1 when it still does, 2 for a wrong option.
  */
-import { dirname, join } from 'node:path';
+import { dirname, join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { Command } from 'commander';
 import { limits } from '../../contracts/limits.ts';
 import { startFile } from './lock.ts';
 import { isAlive, readMark } from './process-mark.ts';
 
+const root = dirname(dirname(dirname(fileURLToPath(import.meta.url))));
+
 const options = new Command('npm stop --')
   .description('Stops the Troupe that was started here: drains, then ends.')
+  .option('--dir <path>', 'folder that holds .troupe', root)
   .option('--now', 'ends it at once, without a drain', false)
   .exitOverride((error) => process.exit(error.exitCode === 0 ? 0 : 2))
-  .parse().opts<{ now: boolean }>();
+  .parse().opts<{ now: boolean; dir: string }>();
 
 /** Milliseconds between two looks, and between the two signals of `--now` (more than main.ts takes for one). */
 const lookMs = 50;
@@ -23,8 +26,7 @@ const waitMs = 2 * (limits.drainMs + limits.childStopMs) + 2 * limits.childStopM
 
 const after = (ms: number): Promise<void> => new Promise((resolve) => { setTimeout(resolve, ms); });
 
-const root = dirname(dirname(dirname(fileURLToPath(import.meta.url))));
-const mark = readMark(startFile(join(root, '.troupe')));
+const mark = readMark(startFile(join(resolve(options.dir), '.troupe')));
 if (mark === undefined || !isAlive(mark)) {
   process.stdout.write('Troupe does not run here.\n');
   process.exit(0);
