@@ -9,4 +9,5 @@ export {
 } from './session-stream.ts';
 export { frameBytes, type PendingMessage, type TurnEnd } from './outbox.ts';
 export type { Payload, StreamEvent } from './frame.ts';
+export { subjectOf } from './token.ts';
 export { realClock, type Clock } from './clock.ts';

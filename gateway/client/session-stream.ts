@@ -51,7 +51,7 @@ export interface StreamCounts {
 }
 
 export interface Reconnected {
-  /** Milliseconds from the loss to the first frame on the new connection. */
+  /** Milliseconds from the loss (or the first attempt that failed) to the first frame on the new connection. */
   readonly downMs: number;
   readonly attempts: number;
   readonly lost: number;
@@ -341,7 +341,7 @@ class Stream implements SessionStream {
       this.#end({ kind: 'closed', code, reason, ...(error === undefined ? {} : { error }) });
       return;
     }
-    if (connection.heard) this.#downSince = this.#clock.now();
+    this.#downSince ??= this.#clock.now();
     if (this.#attempts >= limits.clientAttemptsMax) {
       this.#end({ kind: 'closed', code, reason, error: coded('upstream_unavailable', `No answer after ${this.#attempts} attempts.`) });
       return;
