@@ -34,6 +34,8 @@ export interface NatsServerOptions {
   readonly config?: string;
   /** `always` = an acknowledged message is synced. */
   readonly sync?: 'always';
+  /** False = without JetStream. */
+  readonly jetstream?: boolean;
   /** Fixed port; default a free one. */
   readonly port?: number;
 }
@@ -91,17 +93,19 @@ const launch = async (configPath: string, port: number): Promise<ChildProcess> =
   return child;
 };
 
-/** Starts a nats-server with JetStream. Call `stop()` in the test's `after`. */
+/** Starts a nats-server, by default with JetStream. Call `stop()` in the test's `after`. */
 export const startNats = async (options: NatsServerOptions = {}): Promise<NatsServer> => {
   const dir = await mkdtemp(join(tmpdir(), 'troupe-nats-'));
   const port = options.port ?? await freePort();
   const configPath = join(dir, 'nats.conf');
   await writeFile(configPath, [
     `listen: "127.0.0.1:${port}"`,
-    'jetstream {',
-    `  store_dir: ${JSON.stringify(join(dir, 'store'))}`,
-    ...(options.sync === undefined ? [] : ['  sync_interval: always']),
-    '}',
+    ...(options.jetstream === false ? [] : [
+      'jetstream {',
+      `  store_dir: ${JSON.stringify(join(dir, 'store'))}`,
+      ...(options.sync === undefined ? [] : ['  sync_interval: always']),
+      '}',
+    ]),
     options.config ?? '',
   ].join('\n'));
   let child: ChildProcess | undefined = await launch(configPath, port);
