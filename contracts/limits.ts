@@ -46,6 +46,10 @@ export const limits = {
   jwksTtlMs: 300_000,
   /** Milliseconds between two JWKS fetches caused by unknown key ids. */
   jwksCooldownMs: 10_000,
+  /** Milliseconds `/healthz` waits for the daemon's answer. Then 503. */
+  healthDeadlineMs: 2_000,
+  /** Milliseconds after which bytes a WebSocket has taken are granted again, if fewer than a quarter of the window. */
+  creditDelayMs: 20,
   /** Milliseconds one JWKS fetch may take, and bytes its answer may have. Beyond: the last good set stays in use. */
   jwksFetchMs: 5_000,
   jwksMaxBytes: 256 * 1024,

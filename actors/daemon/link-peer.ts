@@ -61,7 +61,7 @@ export interface Stream {
   readonly credit: number;
   /** True if a text (or a batch) of that many bytes may be sent now, as far as credit goes. */
   room(bytes: number, texts: number): boolean;
-  /** Sets who hears of it; before, texts that arrive are kept (at most `limits.linkStreamCommandsMax`). */
+  /** Sets who hears of it; before, texts that arrive are kept (at most `limits.linkStreamCommandsMax`). If it has ended already, `onEnd` is called at once. */
   listen(events: StreamEvents): void;
   close(code: number, reason: string): void;
 }
@@ -117,6 +117,7 @@ class PeerStream implements Stream {
   credit: number = limits.linkInitialCreditBytes;
   #events: StreamEvents | undefined;
   #early: string[] = [];
+  #ended = false;
 
   constructor(peer: LinkPeer, id: number, route: Route, token: string, body: Buffer) {
     this.peer = peer;
@@ -134,7 +135,8 @@ class PeerStream implements Stream {
     this.#events = events;
     const early = this.#early;
     this.#early = [];
-    for (const text of early) events.onText(text);
+    for (const text of early) if (!this.#ended) events.onText(text);
+    if (this.#ended) events.onEnd();
   }
 
   close(code: number, reason: string): void {
@@ -154,6 +156,7 @@ class PeerStream implements Stream {
   }
 
   onEnd(): void {
+    this.#ended = true;
     this.#events?.onEnd();
   }
 }
@@ -164,6 +167,8 @@ type Phase =
   | { readonly name: 'ended' };
 
 const sweepMs = 50;
+/** Streams one data frame can address (u16). */
+const multicastMax = 0xffff;
 
 export class LinkPeer {
   readonly #options: PeerOptions;
@@ -214,15 +219,17 @@ export class LinkPeer {
   }
 
   /** One data frame to streams of this peer. Every stream must have `room` for it. */
-  send(streams: readonly Stream[], texts: readonly Buffer[], bytes: number): void {
+  send(streams: readonly { readonly id: number }[], texts: readonly Buffer[], bytes: number): void {
     const ids: number[] = [];
     for (const stream of streams) {
       const own = this.#streams.get(stream.id);
-      if (own === undefined || own !== stream) continue;
+      if (own === undefined) continue;
       own.credit -= bytes;
       ids.push(own.id);
     }
-    for (let at = 0; at < ids.length; at += 0xffff) this.#batch.add(encodeData(at === 0 && ids.length <= 0xffff ? ids : ids.slice(at, at + 0xffff), texts));
+    for (let at = 0; at < ids.length; at += multicastMax) {
+      this.#batch.add(encodeData(ids.length <= multicastMax ? ids : ids.slice(at, at + multicastMax), texts));
+    }
   }
 
   closeStream(stream: Stream, code: number, reason: string): void {

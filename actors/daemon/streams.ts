@@ -1,0 +1,89 @@
+/**
+ * One opened link stream: capability verified, position parsed, attached to the hub, client messages to the session actor.
+ *
+ * Guarantee: nothing is read or asked for a stream before its capability was verified here; every way it can fail ends it with
+ * a close code of contracts/close.ts.
+ */
+import { closeCodes, type CloseName } from '../../contracts/close.ts';
+import { CodedError } from '../../contracts/errors.ts';
+import { streamOpen } from '../../contracts/routes.ts';
+import { parseJson, parseValue } from '../../contracts/validate.ts';
+import type { Sender } from '../runtime/message.ts';
+import type { Capabilities } from './capability.ts';
+import { ClientCommands } from './commands.ts';
+import { closeNameOf, type Hub } from './hub.ts';
+import type { Stream } from './link-peer.ts';
+import type { Log } from './log.ts';
+
+export interface StreamsOptions {
+  readonly capabilities: Capabilities;
+  readonly hub: Hub;
+  readonly actors: Pick<Sender, 'ask'>;
+  readonly log: Log;
+}
+
+/** Serves the streams that gateways open. */
+export const createStreams = ({ capabilities, hub, actors, log }: StreamsOptions): ((stream: Stream) => void) => {
+  const serve = async (stream: Stream): Promise<void> => {
+    const principal = await capabilities.authorise(stream.route, stream.token);
+    const open = parseValue(streamOpen, parseJson(stream.body.toString('utf8')));
+    if (principal === undefined) return;
+    let commands: ClientCommands | undefined;
+    const watch = hub.attach({ org: principal.org, sub: principal.sub, sid: open.sid, lastSeqNo: open.last_seq_no }, {
+      id: stream.id,
+      peer: stream.peer,
+      get credit() {
+        return stream.credit;
+      },
+      room: (bytes, texts) => stream.room(bytes, texts),
+      close: (code, reason) => {
+        commands?.end();
+        stream.close(code, reason);
+      },
+    });
+    // Until then texts wait in the stream: nothing of somebody else's session is touched.
+    if (!(await watch.attached)) return;
+    const taking = new ClientCommands({
+      address: { org: principal.org, type: 'session', key: open.sid }, principal, actors, log,
+      onFail: (name) => {
+        watch.detach();
+        stream.close(closeCodes[name].code, closeCodes[name].reason);
+      },
+    });
+    commands = taking;
+    stream.listen({
+      onText: (text) => taking.take(text),
+      onRoom: () => watch.onRoom(),
+      onEnd: () => {
+        taking.end();
+        watch.detach();
+      },
+    });
+    watch.onRoom();
+  };
+
+  return (stream) => {
+    serve(stream).catch((error: unknown) => {
+      const name = refusalOf(error);
+      if (name === 'internal_error') log.error({ error }, 'a stream failed on our side');
+      else log.debug({ error: error instanceof CodedError ? error.code : 'internal_error' }, 'a stream was refused');
+      stream.close(closeCodes[name].code, closeCodes[name].reason);
+    });
+  };
+};
+
+/** Why a stream is not opened: without a good capability the bearer must be renewed (1008); a body that is not the contract's is 1007. */
+const refusalOf = (error: unknown): CloseName => {
+  if (!(error instanceof CodedError)) return 'internal_error';
+  switch (error.code) {
+    case 'unauthorized':
+    case 'wrong_audience':
+    case 'scope_insufficient':
+      return 'token_expired';
+    case 'bad_request':
+    case 'validation_error':
+      return 'invalid_payload';
+    default:
+      return closeNameOf(error);
+  }
+};
