@@ -20,12 +20,15 @@ export const deltas = (start: number, write: (at: number, text: string) => Promi
   let waiting = '';
   let failure: { readonly error: unknown } | undefined;
   let flight: Promise<void> | undefined;
+  /** Wakes the one `push` that waits for room. */
+  let room = (): void => undefined;
 
   const run = async (): Promise<void> => {
     try {
       while (waiting !== '') {
         const text = waiting.slice(0, maxChars);
         waiting = waiting.slice(text.length);
+        if (waiting.length < maxChars) room();
         await write(at, text);
         at += text.length;
       }
@@ -33,6 +36,7 @@ export const deltas = (start: number, write: (at: number, text: string) => Promi
       failure = { error };
     } finally {
       flight = undefined;
+      room();
     }
   };
   const check = (): void => {
@@ -44,10 +48,9 @@ export const deltas = (start: number, write: (at: number, text: string) => Promi
       if (text === '') return;
       waiting += text;
       flight ??= run();
-      while (waiting.length >= maxChars && flight !== undefined) {
-        await flight;
-        check();
-      }
+      if (waiting.length < maxChars) return;
+      await new Promise<void>((resolve) => { room = resolve; });
+      check();
     },
     flush: async () => {
       while (flight !== undefined) await flight;
