@@ -28,7 +28,13 @@ export const createStreams = ({ capabilities, hub, actors, log }: StreamsOptions
     const principal = await capabilities.authorise(stream.route, stream.token);
     const open = parseValue(streamOpen, parseJson(stream.body.toString('utf8')));
     if (principal === undefined) return;
-    let commands: ClientCommands | undefined;
+    const commands = new ClientCommands({
+      address: { org: principal.org, type: 'session', key: open.sid }, principal, actors, log,
+      onFail: (name) => {
+        watch.detach();
+        stream.close(closeCodes[name].code, closeCodes[name].reason);
+      },
+    });
     const watch = hub.attach({ org: principal.org, sub: principal.sub, sid: open.sid, lastSeqNo: open.last_seq_no }, {
       id: stream.id,
       peer: stream.peer,
@@ -37,25 +43,17 @@ export const createStreams = ({ capabilities, hub, actors, log }: StreamsOptions
       },
       room: (bytes, texts) => stream.room(bytes, texts),
       close: (code, reason) => {
-        commands?.end();
+        commands.end();
         stream.close(code, reason);
       },
     });
     // Until then texts wait in the stream: nothing of somebody else's session is touched.
     if (!(await watch.attached)) return;
-    const taking = new ClientCommands({
-      address: { org: principal.org, type: 'session', key: open.sid }, principal, actors, log,
-      onFail: (name) => {
-        watch.detach();
-        stream.close(closeCodes[name].code, closeCodes[name].reason);
-      },
-    });
-    commands = taking;
     stream.listen({
-      onText: (text) => taking.take(text),
+      onText: (text) => commands.take(text),
       onRoom: () => watch.onRoom(),
       onEnd: () => {
-        taking.end();
+        commands.end();
         watch.detach();
       },
     });
