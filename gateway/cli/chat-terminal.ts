@@ -2,7 +2,8 @@
  * `troupe chat` with a person: streams what the agent says, shows tool calls, asks for approvals, takes /commands.
  *
  * Ctrl-C cancels the running turn; a second one, or one while nothing runs, leaves. A line written while a turn runs is
- * sent at once and waits its turn in the session. Lines starting with `//` are sent with one slash less.
+ * sent at once and waits its turn in the session. A /word that is none of ours goes to the agent as it is; `//` sends
+ * one of ours, with one slash less.
  */
 import { createInterface } from 'node:readline';
 import type { Readable, Writable } from 'node:stream';
@@ -38,6 +39,7 @@ export const runTerminal = async (world: ChatWorld, options: ChatOptions, input:
     readline.prompt();
   };
   const leave = (): void => {
+    if (prompting) output.write('\n');
     leaving = true;
     prompting = false;
     chat.stream.close();
@@ -89,32 +91,33 @@ export const runTerminal = async (world: ChatWorld, options: ChatOptions, input:
     stream.send(fitted.content, fitted.attachment === undefined ? {} : { attachment: fitted.attachment });
     attachment = undefined;
   };
-  const command = async (line: string): Promise<void> => {
+  /** False if the line is no command of ours. */
+  const command = async (line: string): Promise<boolean> => {
     const [name = '', ...rest] = line.slice(1).split(/\s+/);
     const argument = rest.join(' ').trim();
     switch (name) {
       case 'quit':
       case 'exit':
         leave();
-        return;
+        return true;
       case 'cancel':
         if (chat.busy) stream.cancel();
-        return;
+        return true;
       case 'attach': {
         if (argument === '') {
           printer.line('  /attach needs a file name');
-          return;
+          return true;
         }
         const { hash, size } = await attachFile(chat.edge, argument, options.cwd);
         attachment = hash;
         printer.line(`  attached ${plain(argument)} (${size} bytes); it goes with your next message`);
-        return;
+        return true;
       }
       case 'help':
         printer.line(help);
-        return;
+        return true;
       default:
-        printer.line(`  there is no /${plain(name)}; /help lists what there is`);
+        return false;
     }
   };
   const answer = (approval: Approval, line: string): void => {
@@ -128,8 +131,8 @@ export const runTerminal = async (world: ChatWorld, options: ChatOptions, input:
   const take = async (line: string): Promise<void> => {
     const [approval] = approvals;
     if (approval !== undefined) answer(approval, line);
-    else if (line.startsWith('/') && !line.startsWith('//')) await command(line);
-    else if (line.trim() !== '') await say(line.startsWith('//') ? line.slice(1) : line);
+    else if (line.startsWith('//')) await say(line.slice(1));
+    else if (line.trim() !== '' && !(line.startsWith('/') && await command(line))) await say(line);
   };
   // One line after the other: what /attach stores must be there before the message that follows it.
   let taken: Promise<void> = Promise.resolve();
