@@ -50,6 +50,8 @@ export const limits = {
   healthDeadlineMs: 2_000,
   /** Milliseconds after which bytes a WebSocket has taken are granted again, if fewer than a quarter of the window. */
   creditDelayMs: 20,
+  /** Milliseconds between the last close frame and the end of a stopping gateway, so that the frame leaves the machine. */
+  closeGraceMs: 100,
   /** Milliseconds one JWKS fetch may take, and bytes its answer may have. Beyond: the last good set stays in use. */
   jwksFetchMs: 5_000,
   jwksMaxBytes: 256 * 1024,
@@ -153,6 +155,8 @@ export const limits = {
   wakesMax: 256,
   /** Milliseconds between attempts to wake an actor that cannot be activated: doubles from `restartBaseMs` up to this. */
   wakeRetryMaxMs: 300_000,
+  /** Idle actors passivated in one look; the next look takes more. */
+  passivationsMax: 1_024,
   /** Events since the last snapshot that make a passivating actor write one (if `snapshotEvery` is not less). */
   snapshotIdleEvents: 32,
   /** Partitions of a cluster (configuration `partitions`); fixed once the journal exists. */
@@ -256,6 +260,8 @@ export const limits = {
   toolDeadlineMs: 30_000,
   /** Milliseconds the model may stay silent before the call is given up. */
   modelSilenceMs: 60_000,
+  /** Milliseconds after which a session whose turn runs is woken if its host is gone; re-armed as long as something runs. */
+  turnWakeMs: 3_000,
   /** Milliseconds one model step may take in all. Then ERROR `provider_timeout`. */
   modelDeadlineMs: 600_000,
   /** Attempts after the first to get a model's first byte (429, 5xx, network). Then ERROR `provider_error`. */

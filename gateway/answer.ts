@@ -1,0 +1,87 @@
+/**
+ * Answers as the edge shows them: `{error, message, ...extras}` with the closed list of codes of decisions, Edge gateway.
+ *
+ * Guarantees: a 400 carries only the six codes of the list (another refusal becomes `bad_request` with its own code as
+ * `reason`); upstream text has no file path and at most 256 characters; an unexpected fault is 500 `internal` and nothing
+ * more, its correlation id in a header and in the log.
+ */
+import { randomUUID } from 'node:crypto';
+import { CodedError, coded, errorEntry, errors, type ErrorKind } from '../contracts/errors.ts';
+import type { LinkAnswer } from './link.ts';
+import type { Log } from './log.ts';
+import { redact } from './redact.ts';
+
+export interface Answer {
+  readonly status: number;
+  readonly headers: Readonly<Record<string, string>>;
+  readonly body: string | Uint8Array;
+}
+
+const json = { 'content-type': 'application/json', 'cache-control': 'no-store', 'x-content-type-options': 'nosniff' } as const;
+
+export const jsonAnswer = (status: number, value: unknown): Answer => ({ status, headers: json, body: JSON.stringify(value) });
+
+export const textAnswer = (status: number, text: string): Answer =>
+  ({ status, headers: { ...json, 'content-type': 'text/plain; charset=utf-8' }, body: text });
+
+const badCodes: ReadonlySet<string> = new Set(['bad_request', 'bad_user_id', 'bad_digest', 'bad_assertion', 'bad_attestation', 'bad_bearer']);
+
+/** The body of a coded error, and its headers. `message` must be safe already. */
+const codedAnswer = (error: CodedError): Answer => {
+  const status = error.entry.http;
+  const renamed = status === 400 && !badCodes.has(error.code);
+  const body = { error: renamed ? 'bad_request' : error.code, message: error.message, ...(renamed ? { reason: error.code } : {}), ...error.details };
+  const headers: Record<string, string> = { ...json };
+  const wait = error.details?.['retry_after'];
+  if (typeof wait === 'number') headers['retry-after'] = String(wait);
+  if (status === 401) headers['www-authenticate'] = 'Bearer';
+  return { status, headers, body: JSON.stringify(body) };
+};
+
+/** What a caller sees of any thrown value. A value that is not coded is logged in full under a correlation id. */
+export const errorAnswer = (error: unknown, log: Log): Answer => {
+  if (error instanceof CodedError && error.entry.kind !== 'bug') return codedAnswer(error);
+  const correlation = randomUUID();
+  log.error({ correlation, error: error instanceof Error ? error.stack : String(error) }, 'unexpected fault');
+  return {
+    status: 500,
+    headers: { ...json, 'x-correlation-id': correlation },
+    body: JSON.stringify({ error: 'internal', message: errors.internal.message }),
+  };
+};
+
+const redactValue = (value: unknown, depth: number): unknown => {
+  if (typeof value === 'string') return redact(value);
+  if (typeof value !== 'object' || value === null) return value;
+  if (depth === 0) return null;
+  if (Array.isArray(value)) return value.map((entry) => redactValue(entry, depth - 1));
+  return Object.fromEntries(Object.entries(value).map(([key, entry]) => [key, redactValue(entry, depth - 1)]));
+};
+
+const isRecord = (value: unknown): value is Record<string, unknown> => typeof value === 'object' && value !== null && !Array.isArray(value);
+
+const readBody = (body: Buffer): Record<string, unknown> => {
+  try {
+    const value: unknown = JSON.parse(body.toString('utf8'));
+    return isRecord(value) ? value : {};
+  } catch {
+    // The daemon answers errors in JSON; what is none has no code and becomes upstream_error.
+    return {};
+  }
+};
+
+/**
+ * The coded error a daemon's error answer becomes. A refusal or fault of the table keeps its code; a bug, an unknown shape
+ * and a refused capability (that is between gateway and daemon, not the caller's doing) become `upstream_error`.
+ */
+export const upstreamError = (answer: LinkAnswer, auth: 'none' | 'tier1' | 'tier2'): CodedError => {
+  const { code, message, details } = readBody(answer.body);
+  const text = typeof message === 'string' ? redact(message) : undefined;
+  if (typeof code !== 'string') return coded('upstream_error', text);
+  const entry = errorEntry(code);
+  const kind: ErrorKind = entry.kind;
+  const ownToken = auth !== 'tier2' && (entry.http === 401 || code === 'wrong_audience' || code === 'scope_insufficient' || code === 'peer_refused');
+  if (kind === 'bug' || entry.http === 499 || ownToken) return coded('upstream_error', text);
+  const extras = kind === 'refusal' && isRecord(details) ? redactValue(details, 6) : undefined;
+  return new CodedError(code, text, isRecord(extras) ? { details: extras } : {});
+};

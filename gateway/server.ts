@@ -1,0 +1,297 @@
+/**
+ * The listener: the only file that knows uWebSockets.js. Brings requests to the pipeline, upgrades to streams, and answers back.
+ *
+ * Guarantees:
+ * T1  TLS 1.3 only: the cipher list names a TLS 1.2 suite that no client can negotiate; TLS 1.3 suites are fixed in BoringSSL.
+ * T2  A certificate swap refuses no connection: one acceptor holds the listening socket for ever and hands every accepted
+ *     connection to the app with the newest certificate; older apps keep their connections. (Closing a second listening
+ *     socket would reset what waits in its accept queue, and crashes uWebSockets.js v20.49 under load.)
+ * T3  A body is read in pieces and never beyond the route's bound; a request that its client gives up is aborted upstream.
+ * T4  Several processes may listen on one port (SO_REUSEPORT, uWebSockets.js' default).
+ * Strings of a request are read before the handler returns: uWebSockets.js reuses their memory.
+ */
+import type { HttpRequest, HttpResponse, TemplatedApp, us_listen_socket, us_socket_context_t } from 'uWebSockets.js';
+import { coded, refuse } from '../contracts/errors.ts';
+import { limits } from '../contracts/limits.ts';
+import { routeList, routes, type Route } from '../contracts/routes.ts';
+import { remoteAddress, type TrustedProxies } from './address.ts';
+import type { Answer } from './answer.ts';
+import type { Pipeline } from './route.ts';
+import type { Files } from './static.ts';
+import type { StreamConnection } from './stream.ts';
+import type { Upgrade, UpgradeRequest } from './upgrade.ts';
+
+export interface CertificateFiles {
+  readonly certPath: string;
+  readonly keyPath: string;
+}
+
+export interface ServerOptions {
+  readonly host: string;
+  /** 0 = any free port. */
+  readonly port: number;
+  readonly certificate: CertificateFiles;
+  readonly proxies: TrustedProxies;
+  readonly pipeline: Pipeline;
+  readonly files: Files;
+  readonly admitUpgrade: (request: UpgradeRequest) => Upgrade | Promise<Upgrade>;
+  readonly openStream: (upgrade: Upgrade) => StreamConnection;
+  readonly takeAddress: (address: string) => void;
+  readonly countUpgrade: (status: number) => void;
+  /** A request or socket has ended. */
+  readonly onEnded: () => void;
+}
+
+export interface Server {
+  readonly port: number;
+  readonly sockets: ReadonlySet<StreamConnection>;
+  /** Requests being answered. */
+  readonly requests: number;
+  /** Serves new connections with this certificate. Throws `cert_reload_failed` and changes nothing if it cannot be used. */
+  swap(certificate: CertificateFiles): void;
+  /** Takes no new connection and no upgrade; what is open goes on. Idempotent. */
+  stopListening(): void;
+  /** Ends everything at once. */
+  close(): void;
+}
+
+/** What the type declarations of uWebSockets.js leave out. */
+interface Acceptor extends TemplatedApp {
+  getDescriptor(): object;
+  addChildAppDescriptor(descriptor: object): void;
+  removeChildAppDescriptor(descriptor: object): void;
+}
+
+interface SocketData {
+  readonly connection: StreamConnection;
+}
+
+const cipherList = 'ECDHE-PSK-AES128-CBC-SHA';
+
+/**
+ * uWebSockets.js reads its head limit from the process environment when it is loaded; its default of 4 KiB is less than a
+ * bearer may have. So it is loaded here, after the limit is set.
+ */
+const loadUws = async (): Promise<typeof import('uWebSockets.js') & { _cfg(option: string): void }> => {
+  process.env['UWS_HTTP_MAX_HEADERS_SIZE'] = String(limits.headMaxBytes);
+  const uws = await import('uWebSockets.js');
+  const silenced = uws as typeof uws & { _cfg(option: string): void };
+  // No product and version in every answer.
+  silenced._cfg('silent');
+  return silenced;
+};
+
+/** Rejects with `bad_config` if the address or the certificate cannot be used. */
+export const startServer = async (options: ServerOptions): Promise<Server> => {
+  const uws = await loadUws();
+  const sockets = new Set<StreamConnection>();
+  let accepting = true;
+  let requests = 0;
+
+  const makeApp = (certificate: CertificateFiles): Acceptor => {
+    const app = uws.SSLApp({
+      cert_file_name: certificate.certPath, key_file_name: certificate.keyPath, ssl_ciphers: cipherList, ssl_prefer_low_memory_usage: true,
+    }) as Acceptor;
+    for (const route of routeList) {
+      if (route.serve.by === 'stream') continue;
+      const handler = (res: HttpResponse, req: HttpRequest): void => onRequest(route, res, req);
+      if (route.method === 'GET') app.get(route.path, handler);
+      else app.post(route.path, handler);
+    }
+    app.ws<SocketData>(routes.stream.path, {
+      maxPayloadLength: limits.clientFrameCutBytes,
+      maxBackpressure: 2 * limits.linkFrameMaxBytes,
+      // Liveness is the heartbeat's business; this is the backstop for a socket whose close frame nobody reads.
+      idleTimeout: 960,
+      sendPingsAutomatically: false,
+      upgrade: onUpgrade,
+      open: (ws) => {
+        const { connection } = ws.getUserData();
+        sockets.add(connection);
+        connection.opened(ws);
+      },
+      message: (ws, message, isBinary) => ws.getUserData().connection.message(message, isBinary),
+      drain: (ws) => ws.getUserData().connection.drained(),
+      pong: (ws) => ws.getUserData().connection.pong(),
+      close: (ws, code) => {
+        const { connection } = ws.getUserData();
+        sockets.delete(connection);
+        connection.ended(code);
+        options.onEnded();
+      },
+    });
+    app.any('/*', onOther);
+    return app;
+  };
+
+  const addressOf = (res: HttpResponse, req: HttpRequest): string =>
+    remoteAddress(Buffer.from(res.getRemoteAddressAsText()).toString('latin1'), options.proxies, () => allOf(req, 'x-forwarded-for'));
+
+  const write = (res: HttpResponse, answer: Answer, closes: boolean): void => {
+    res.cork(() => {
+      res.writeStatus(String(answer.status));
+      for (const [name, value] of Object.entries(answer.headers)) res.writeHeader(name, value);
+      res.end(answer.body, closes || !accepting);
+    });
+  };
+
+  const onRequest = (route: Route, res: HttpResponse, req: HttpRequest): void => {
+    const { pipeline } = options;
+    const gone = new AbortController();
+    res.onAborted(() => gone.abort());
+    const settle = (answer: Answer, closes: boolean): void => {
+      if (!gone.signal.aborted) write(res, answer, closes);
+    };
+    const expectsBody = route.body !== undefined;
+    const length = Number(req.getHeader('content-length'));
+    try {
+      const admitted = pipeline.admit(route, addressOf(res, req), req.getHeader('authorization'));
+      if (expectsBody && length > route.bodyMaxBytes) throw coded('payload_too_large');
+      const body = expectsBody ? collect(res, route.bodyMaxBytes, gone.signal) : Promise.resolve(new Uint8Array());
+      requests += 1;
+      Promise.all([admitted, body]).then(async ([caller, bytes]) => {
+        const answer = await pipeline.serve(route, caller, bytes, gone.signal);
+        pipeline.count(route.id, answer.status);
+        settle(answer, false);
+      }).catch((error: unknown) => {
+        if (!gone.signal.aborted) settle(pipeline.refuse(route.id, error), isTooLarge(error));
+      }).finally(() => {
+        requests -= 1;
+        options.onEnded();
+      });
+    } catch (error) {
+      settle(pipeline.refuse(route.id, error), length > limits.bodyMaxBytes || isTooLarge(error));
+    }
+  };
+
+  const onOther = (res: HttpResponse, req: HttpRequest): void => {
+    const { pipeline, files } = options;
+    res.onAborted(() => undefined);
+    try {
+      options.takeAddress(addressOf(res, req));
+      const path = req.getUrl();
+      if (path === routes.stream.path) throw coded('bad_request', 'This address needs a WebSocket upgrade.');
+      const answer = files.answer(req.getMethod(), path, req.getHeader('if-none-match'));
+      if (answer === undefined) throw coded('not_found');
+      pipeline.count('file', answer.status);
+      write(res, answer, false);
+    } catch (error) {
+      write(res, pipeline.refuse('none', error), false);
+    }
+  };
+
+  const onUpgrade = (res: HttpResponse, req: HttpRequest, context: us_socket_context_t): void => {
+    let gone = false;
+    res.onAborted(() => {
+      gone = true;
+    });
+    const key = req.getHeader('sec-websocket-key');
+    const extensions = req.getHeader('sec-websocket-extensions');
+    const enter = (upgrade: Upgrade): void => {
+      if (gone) return upgrade.release();
+      const connection = options.openStream(upgrade);
+      options.countUpgrade(101);
+      res.cork(() => res.upgrade<SocketData>({ connection }, key, upgrade.protocol, extensions, context));
+    };
+    const refuseUpgrade = (error: unknown): void => {
+      const answer = options.pipeline.refuse(routes.stream.id, error);
+      options.countUpgrade(answer.status);
+      if (!gone) write(res, answer, true);
+    };
+    try {
+      if (!accepting) throw coded('draining');
+      const admitted = options.admitUpgrade({
+        address: addressOf(res, req), authorization: req.getHeader('authorization'), protocols: allOf(req, 'sec-websocket-protocol'),
+        version: req.getHeader('sec-websocket-version'), query: req.getQuery(),
+      });
+      if (admitted instanceof Promise) admitted.then(enter).catch(refuseUpgrade);
+      else enter(admitted);
+    } catch (error) {
+      refuseUpgrade(error);
+    }
+  };
+
+  const build = (certificate: CertificateFiles): Acceptor => {
+    try {
+      return makeApp(certificate);
+    } catch (cause) {
+      throw coded('cert_reload_failed', undefined, { cause });
+    }
+  };
+
+  const acceptor = build(options.certificate);
+  let serving = build(options.certificate);
+  const apps = [acceptor, serving];
+  acceptor.addChildAppDescriptor(serving.getDescriptor());
+  const listening = await listen(acceptor, options.host, options.port);
+  const { listenSocket } = listening;
+
+  const stopListening = (): void => {
+    if (!accepting) return;
+    accepting = false;
+    uws.us_listen_socket_close(listenSocket);
+  };
+
+  return {
+    port: uws.us_socket_local_port(listenSocket),
+    sockets,
+    get requests() {
+      return requests;
+    },
+    swap: (certificate) => {
+      const next = build(certificate);
+      apps.push(next);
+      acceptor.addChildAppDescriptor(next.getDescriptor());
+      acceptor.removeChildAppDescriptor(serving.getDescriptor());
+      serving = next;
+    },
+    stopListening,
+    close: () => {
+      stopListening();
+      for (const app of apps.splice(0)) app.close();
+    },
+  };
+};
+
+const listen = (app: TemplatedApp, host: string, port: number): Promise<{ listenSocket: us_listen_socket }> =>
+  new Promise((resolve, reject) => {
+    app.listen(host, port, (listenSocket) => {
+      // Wrapped: a listen socket is a native object that must not be taken for a thenable.
+      if (listenSocket === false) reject(refuse('bad_config', `listen: ${host}:${port} is not free or not an address of this machine.`));
+      else resolve({ listenSocket });
+    });
+  });
+
+/** All lines of a header, joined by commas (RFC 9110 section 5.3). */
+const allOf = (req: HttpRequest, name: string): string => {
+  const lines: string[] = [];
+  req.forEach((key, value) => {
+    if (key === name) lines.push(value);
+  });
+  return lines.join(',');
+};
+
+const isTooLarge = (error: unknown): boolean => error instanceof Error && 'code' in error && error.code === 'payload_too_large';
+
+/** Reads a body of at most `maxBytes`. Rejects with `payload_too_large`, or `aborted` when the client has gone. */
+const collect = (res: HttpResponse, maxBytes: number, gone: AbortSignal): Promise<Uint8Array> =>
+  new Promise((resolve, reject) => {
+    let chunks: Buffer[] = [];
+    let bytes = 0;
+    gone.addEventListener('abort', () => {
+      chunks = [];
+      reject(coded('aborted'));
+    }, { once: true });
+    res.onData((chunk, isLast) => {
+      bytes += chunk.byteLength;
+      if (bytes > maxBytes) {
+        chunks = [];
+        reject(coded('payload_too_large'));
+        return;
+      }
+      // Copied: uWebSockets.js takes the chunk back when this call returns.
+      if (chunk.byteLength > 0) chunks.push(Buffer.from(new Uint8Array(chunk)));
+      if (isLast) resolve(chunks.length === 1 && chunks[0] !== undefined ? chunks[0] : Buffer.concat(chunks));
+    });
+  });
+
