@@ -1,0 +1,143 @@
+/**
+ * Recovery: from the journal to a core that this host owns (design G1; notes/jetstream 5, 9).
+ *
+ * R1  The epoch record is appended with the sequence of the subject's last message (a leader read) as expectation. Once it
+ *     is acknowledged, whoever wrote before cannot append any more, and everything before it has been read.
+ * R2  Everything between snapshot and epoch record is read and folded, its chain checked; a snapshot that does not stand on
+ *     this journal is ignored, never trusted.
+ * R3  An actor without a journal gets its epoch record with its first commit: that append expects sequence 0 and so fences
+ *     as well. Asking after actors that do not exist writes nothing.
+ * R4  A journal whose last epoch is newer than ours belongs to another host: `not_owner`, nothing is appended.
+ * Two round trips: last message and snapshot together, then the epoch record and the tail together.
+ */
+import type { Commit, StoredEvent } from '../../contracts/event.ts';
+import { runtimeKinds } from '../../contracts/event.ts';
+import { coded, CodedError } from '../../contracts/errors.ts';
+import { limits } from '../../contracts/limits.ts';
+import { journalSubject, snapshotSubject, type ActorAddress } from '../../contracts/subjects.ts';
+import { decodeCommit, encodeCommit, hashOf } from './commit.ts';
+import type { Compiled } from './compile.ts';
+import { emptyCore, foldCommit, type Core } from './fold.ts';
+import type { Log } from './log.ts';
+import { decodeSnapshot } from './snapshot.ts';
+import type { Journal, LastValue, StoredMessage } from './store.ts';
+import type { Ulids } from './ulid.ts';
+
+export interface RecoveryInput {
+  readonly journal: Journal;
+  readonly snapshots: LastValue;
+  readonly compiled: Compiled;
+  readonly self: ActorAddress;
+  readonly partition: number;
+  readonly epoch: number;
+  readonly host: string;
+  readonly now: () => number;
+  readonly ulids: Ulids;
+  readonly log: Log;
+  /** Whether this host may still append: asked before each append. */
+  readonly owner: () => boolean;
+  /** After a failed activation: fold first, append then, so that retries do not grow a journal that cannot be read. */
+  readonly careful: boolean;
+}
+
+const epochEvent = (input: RecoveryInput, floor: string): StoredEvent =>
+  ({ id: input.ulids.after(floor), k: runtimeKinds.epoch, d: { host: input.host } });
+
+const foldMessage = (compiled: Compiled, core: Core, message: StoredMessage, commit: Commit): void =>
+  foldCommit(compiled, core, commit, message.seq, hashOf(message.data));
+
+/** Folds what lies between the core and `last`, and `last`. */
+const foldUpTo = async (input: RecoveryInput, core: Core, last: StoredMessage, lastCommit: Commit): Promise<void> => {
+  if (core.seq === last.seq) {
+    if (core.hash !== hashOf(last.data)) throw coded('journal_unreadable', 'The snapshot stands on another journal.');
+    return;
+  }
+  if (lastCommit.p > core.seq) {
+    const subject = journalSubject(input.partition, input.self);
+    for await (const messages of input.journal.read(subject, core.seq, lastCommit.p)) {
+      for (const message of messages) foldMessage(input.compiled, core, message, decodeCommit(message.data));
+    }
+  }
+  foldMessage(input.compiled, core, last, lastCommit);
+};
+
+const foldFrom = async (input: RecoveryInput, base: Core | undefined, last: StoredMessage, lastCommit: Commit): Promise<Core> => {
+  if (base !== undefined) {
+    try {
+      await foldUpTo(input, base, last, lastCommit);
+      return base;
+    } catch (error) {
+      if (!(error instanceof CodedError) || error.code !== 'journal_unreadable') throw error;
+      input.log.warn({ type: input.self.type, key: input.self.key, reason: error.message }, 'snapshot ignored: it does not stand on the journal');
+    }
+  }
+  const core = emptyCore(input.compiled, input.self);
+  await foldUpTo(input, core, last, lastCommit);
+  return core;
+};
+
+/**
+ * Gives the core and, for an actor without a journal, the epoch event that must open its first commit.
+ * Throws `not_owner`, `fenced` (others kept appending), `journal_unavailable`, `journal_unreadable`.
+ */
+export const recover = async (input: RecoveryInput): Promise<{ core: Core; opening: StoredEvent | undefined }> => {
+  const subject = journalSubject(input.partition, input.self);
+  const [found, snapshot] = await Promise.all([
+    input.journal.last(subject),
+    input.snapshots.get(snapshotSubject(input.partition, input.self)),
+  ]);
+  if (found === undefined) return { core: emptyCore(input.compiled, input.self), opening: epochEvent(input, '') };
+  let last = found;
+  let base = snapshot === undefined ? undefined : decodeSnapshot(input.compiled, snapshot.data);
+  if (base !== undefined && base.seq > last.seq) {
+    input.log.warn({ type: input.self.type, key: input.self.key }, 'snapshot ignored: it is ahead of the journal');
+    base = undefined;
+  }
+  for (let tries = 1; ; tries++) {
+    const lastCommit = decodeCommit(last.data);
+    if (lastCommit.e > input.epoch) throw coded('not_owner');
+    const record: Commit = {
+      v: 1,
+      e: input.epoch,
+      n: lastCommit.n + lastCommit.ev.length,
+      f: lastCommit.f + lastCommit.c,
+      c: 0,
+      m: lastCommit.m,
+      p: last.seq,
+      h: hashOf(last.data),
+      t: input.now(),
+      ev: [epochEvent(input, lastCommit.ev.at(-1)?.id ?? '')],
+    };
+    const data = encodeCommit(record);
+    const expected = last.seq;
+    const append = async (): Promise<number | undefined> => {
+      if (!input.owner()) throw coded('not_owner');
+      try {
+        return await input.journal.append(subject, data, expected);
+      } catch (error) {
+        if (error instanceof CodedError && error.code === 'fenced') return undefined;
+        throw error;
+      }
+    };
+    let seq: number | undefined;
+    if (input.careful) {
+      base = await foldFrom(input, base, last, lastCommit);
+      seq = await append();
+    } else {
+      // Both are awaited even if one fails: nothing of this activation may still be on its way afterwards.
+      const [appended, folded] = await Promise.allSettled([append(), foldFrom(input, base, last, lastCommit)]);
+      if (folded.status === 'rejected') throw folded.reason;
+      if (appended.status === 'rejected') throw appended.reason;
+      base = folded.value;
+      seq = appended.value;
+    }
+    if (seq !== undefined) {
+      foldCommit(input.compiled, base, record, seq, hashOf(data));
+      return { core: base, opening: undefined };
+    }
+    if (tries >= limits.epochTriesMax) throw coded('fenced');
+    const moved = await input.journal.last(subject);
+    if (moved === undefined) throw coded('journal_unreadable', 'The journal lost its messages.');
+    last = moved;
+  }
+};
