@@ -25,7 +25,7 @@ const definition = (host: string): ReturnType<typeof tallyActor> => tallyActor({
 const tally = tallyActor({ host: 'none', tracePath: '/dev/null' });
 
 const start = async (name: string, leaseTtlMs = 2_000): Promise<HostHere> => {
-  const host = await hostHere({ url: server.url, config: { host: name, partitions, leaseTtlMs }, definitions: [definition(name)] });
+  const host = await hostHere({ url: server.url, config: { host: name, partitions, leaseTtlMs, journalStreams: 2 }, definitions: [definition(name)] });
   running.push(host);
   return host;
 };
@@ -177,9 +177,11 @@ test('cluster - hosts answer PING, INFO and STATS of the NATS service protocol',
 });
 
 /** Adds without pause to a few actors until told to stop; every answer counts, none is repeated under an id. */
-const load = (workers: number): { stop(): Promise<{ sent: number; failures: unknown[] }> } => {
+const load = (workers: number): { answered(more: number): Promise<void>; stop(): Promise<{ sent: number; failures: unknown[] }> } => {
   let going = true;
   let sent = 0;
+  let answers = 0;
+  const waits: { at: number; resolve: () => void }[] = [];
   const failures: unknown[] = [];
   const work = async (worker: number): Promise<void> => {
     for (let i = 0; going; i++) {
@@ -189,10 +191,14 @@ const load = (workers: number): { stop(): Promise<{ sent: number; failures: unkn
       } catch (error) {
         failures.push(error);
       }
+      answers++;
+      for (const wait of waits) if (answers >= wait.at) wait.resolve();
     }
   };
   const all = Promise.all(Array.from({ length: workers }, (_, worker) => work(worker)));
   return {
+    /** Resolves when so many more calls were answered. */
+    answered: (more) => new Promise((resolve) => { waits.push({ at: answers + more, resolve }); }),
     stop: async () => {
       going = false;
       await all;
@@ -208,12 +214,16 @@ const totals = async (): Promise<{ total: number; names: string[] }> => {
 test('cluster - hosts that join and drain under load lose no call and repeat none [G8]', async () => {
   const [a] = await startReady('a');
   assert.ok(a !== undefined);
-  const running1 = load(12);
+  const calls = load(12);
+  await calls.answered(200);
   await startReady('b');
+  await calls.answered(200);
   await startReady('c');
+  await calls.answered(200);
   await a.host.drain();
   assert.equal(await a.host.closed, 'drained');
-  const { sent, failures } = await running1.stop();
+  await calls.answered(200);
+  const { sent, failures } = await calls.stop();
   assert.deepEqual(failures, []);
   const { total, names } = await totals();
   assert.equal(total, sent);
