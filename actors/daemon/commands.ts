@@ -46,7 +46,7 @@ export class ClientCommands {
     this.#waiting.push(text);
     if (this.#running) return;
     this.#run().catch((error: unknown) => {
-      this.#options.log.error({ error }, 'a client message failed on our side');
+      this.#options.log.error({ err: error }, 'a client message failed on our side');
       this.#fail('internal_error');
     });
   }

@@ -175,7 +175,7 @@ export const createHub = (options: HubOptions): Hub => {
         () => watcher !== undefined,
         (error: unknown) => {
           const name = closeNameOf(error);
-          if (name === 'internal_error') log.error({ error }, 'a stream could not be attached');
+          if (name === 'internal_error') log.error({ err: error }, 'a stream could not be attached');
           else log.debug({ code: codeOf(error) }, 'a stream could not be attached');
           refuse(name);
           return false;

@@ -108,7 +108,7 @@ const errorAnswer = (error: unknown, call: Call, log: Log): Answer => {
     return { status: error.entry.http, body: JSON.stringify(shown(error)) };
   }
   const correlationId = randomUUID();
-  log.error({ correlation_id: correlationId, route: call.route.id, error }, 'request failed on our side');
+  log.error({ correlation_id: correlationId, route: call.route.id, err: error }, 'request failed on our side');
   const safe = shown(undefined);
   return { status: errorEntry(safe.code).http, body: JSON.stringify({ ...safe, details: { correlation_id: correlationId } }) };
 };

@@ -27,23 +27,26 @@ export interface SocketOptions {
   readonly lookup: PeerLookup;
   readonly log: Log;
   readonly release: string;
-  /** Gets each admitted socket, still paused. */
-  readonly onSocket: (socket: Socket) => void;
   /** Milliseconds a process that holds the path has to say hello. Default `limits.linkHelloMs`. */
   readonly helloMs?: number;
 }
 
-export interface BoundSocket {
+export interface ClaimedSocket {
   readonly path: string;
-  /** Takes no more connections and removes the path; those that live are their owner's to close. */
+  /** Binds the path; each admitted process's socket is handed over paused. */
+  listen(onSocket: (socket: Socket) => void): Promise<void>;
+  /** Takes no more connections, removes the path and gives the claim up. Sockets that live are their owner's to close. */
   close(): Promise<void>;
 }
 
 /** `sun_path` of unix(7) holds 108 bytes with its final zero. */
 const pathMaxBytes = 107;
 
-/** Binds the path. Throws `socket_in_use` with a sentence that names the path and who holds it, `forbidden` for an unsafe folder, `bad_request` for an unusable path. */
-export const bindSocket = async (options: SocketOptions): Promise<BoundSocket> => {
+/**
+ * Claims the path for this process, before anything is started that must not run twice. Throws `socket_in_use` with a sentence that
+ * names the path and who holds it, `forbidden` for an unsafe folder, `bad_request` for an unusable path.
+ */
+export const claimSocket = async (options: SocketOptions): Promise<ClaimedSocket> => {
   const { path, rule, log } = options;
   const beside = `${path}.new`;
   if (Buffer.byteLength(beside) > pathMaxBytes) {
@@ -54,30 +57,33 @@ export const bindSocket = async (options: SocketOptions): Promise<BoundSocket> =
   const lock = await acquireLock(options);
   try {
     await clearPath(options);
-    const server = createServer({ pauseOnConnect: true }, (socket) => receive(socket, options));
-    await removeIfThere(beside);
-    await listen(server, beside);
-    // A failed accept (too many open files) must not end the process; the next one may pass.
-    server.on('error', (error) => log.error({ path, error: error.message }, 'the daemon socket could not accept'));
-    await chmod(beside, gid === undefined ? 0o600 : 0o660);
-    if (gid !== undefined) await chown(beside, -1, gid);
-    await rename(beside, path);
-    return {
-      path,
-      close: async () => {
-        // Not awaited to the end of its connections: `close` of the server alone stops the listening at once.
-        server.close();
-        await removeIfThere(path);
-        await lock.close();
-      },
-    };
   } catch (error) {
     await lock.close();
     throw error;
   }
+  let server: Server | undefined;
+  return {
+    path,
+    listen: async (onSocket) => {
+      server = createServer({ pauseOnConnect: true }, (socket) => receive(socket, options, onSocket));
+      await removeIfThere(beside);
+      await listen(server, beside);
+      // A failed accept (too many open files) must not end the process; the next one may pass.
+      server.on('error', (error) => log.error({ path, err: error }, 'the daemon socket could not accept'));
+      await chmod(beside, gid === undefined ? 0o600 : 0o660);
+      if (gid !== undefined) await chown(beside, -1, gid);
+      await rename(beside, path);
+    },
+    close: async () => {
+      // Not awaited: it ends with the last connection, but the listening stops at once.
+      server?.close();
+      if (server !== undefined) await removeIfThere(path);
+      await lock.close();
+    },
+  };
 };
 
-const receive = (socket: Socket, options: SocketOptions): void => {
+const receive = (socket: Socket, options: SocketOptions, onSocket: (socket: Socket) => void): void => {
   const { lookup, rule, log } = options;
   // Until its owner listens, a reset of the peer must not be an uncaught error.
   socket.on('error', () => socket.destroy());
@@ -93,7 +99,7 @@ const receive = (socket: Socket, options: SocketOptions): void => {
     socket.destroy();
     return;
   }
-  options.onSocket(socket);
+  onSocket(socket);
 };
 
 const ownUid = (): number => {

@@ -63,7 +63,7 @@ export const createStreams = ({ capabilities, hub, actors, log }: StreamsOptions
   return (stream) => {
     serve(stream).catch((error: unknown) => {
       const name = refusalOf(error);
-      if (name === 'internal_error') log.error({ error }, 'a stream failed on our side');
+      if (name === 'internal_error') log.error({ err: error }, 'a stream failed on our side');
       else log.debug({ error: error instanceof CodedError ? error.code : 'internal_error' }, 'a stream was refused');
       stream.close(closeCodes[name].code, closeCodes[name].reason);
     });

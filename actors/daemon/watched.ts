@@ -340,7 +340,7 @@ export class WatchedSession {
   /** What it holds cannot be trusted any more: everybody is sent away and comes back to a fresh look. */
   #fail(error: unknown): void {
     if (this.#ended.signal.aborted) return;
-    this.#options.log.error({ sid: this.#options.sid, error }, 'a session stream failed');
+    this.#options.log.error({ sid: this.#options.sid, err: error }, 'a session stream failed');
     this.end('internal_error');
   }
 

@@ -1,0 +1,55 @@
+/**
+ * The daemon's configuration file: TOML, checked with contracts/config.ts, and the secrets it names by path.
+ *
+ * Guarantee: an unknown or ill-typed key is refused with a sentence that names it; a secret never stands in the file itself, in an
+ * argument or in an error.
+ */
+import { readFile } from 'node:fs/promises';
+import { parse, TomlError } from 'smol-toml';
+import { daemonConfig, type DaemonConfig } from '../../contracts/config.ts';
+import { coded } from '../../contracts/errors.ts';
+
+/** Reads and checks a file. Throws `bad_request` with one sentence a line. */
+export const readDaemonConfig = async (path: string): Promise<DaemonConfig> => {
+  const text = await read(path, 'The configuration file');
+  let value: unknown;
+  try {
+    value = parse(text);
+  } catch (cause) {
+    if (!(cause instanceof TomlError)) throw cause;
+    throw coded('bad_request', `${path} is not TOML: line ${cause.line}, column ${cause.column}.`, { cause });
+  }
+  const parsed = daemonConfig.safeParse(value);
+  if (parsed.success) return parsed.data;
+  const problems = parsed.error.issues.map((issue) => `${issue.path.map(String).join('.') || 'the file'}: ${issue.message}`);
+  throw coded('bad_request', `${path} has problems:\n  ${problems.join('\n  ')}`);
+};
+
+export interface Secrets {
+  readonly natsPassword: string | undefined;
+  readonly capabilityPublicKeyPem: string;
+  readonly openaiKey: string | undefined;
+  readonly anthropicKey: string | undefined;
+}
+
+/** Reads what the configuration names by path. Throws `bad_request` naming the key of a file that cannot be read. */
+export const readSecrets = async (config: DaemonConfig): Promise<Secrets> => {
+  const optional = async (path: string | undefined, key: string): Promise<string | undefined> =>
+    path === undefined ? undefined : (await read(path, key)).trim();
+  const [natsPassword, capabilityPublicKeyPem, openaiKey, anthropicKey] = await Promise.all([
+    optional(config.nats.password_path, 'nats.password_path'),
+    read(config.capability.public_key_path, 'capability.public_key_path'),
+    optional(config.providers.openai?.api_key_path, 'providers.openai.api_key_path'),
+    optional(config.providers.anthropic?.api_key_path, 'providers.anthropic.api_key_path'),
+  ]);
+  return { natsPassword, capabilityPublicKeyPem, openaiKey, anthropicKey };
+};
+
+const read = async (path: string, what: string): Promise<string> => {
+  try {
+    return await readFile(path, 'utf8');
+  } catch (cause) {
+    const code = cause instanceof Error && 'code' in cause ? String(cause.code) : 'unknown error';
+    throw coded('bad_request', `${what}: ${path} cannot be read (${code}).`, { cause });
+  }
+};

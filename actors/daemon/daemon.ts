@@ -1,0 +1,207 @@
+/**
+ * One daemon process, put together and taken apart in stages.
+ *
+ * Up: 1 the socket's claim (nothing below may run twice under one path), 2 NATS, its version and streams, 3 actor definitions with
+ * what their effects reach, 4 the host (joins the cluster, claims partitions), 5 hub and link, 6 the socket is bound: ready.
+ * Down, in `drain`: 6 gateways are told goaway and requests finish, 4 the host hands its actors over, 5 streams close with 1001
+ * and the connections end, 2 NATS is left, 1 the claim is given up.
+ *
+ * Guarantee (G8): a drain loses nothing and takes at most about `drain_ms`; `close` stops at once and loses nothing either, because
+ * whatever was acknowledged is in the journal. There is no TCP or UDP listener: NATS and vendors are dialled, gateways come over the socket.
+ */
+import { connectionName, releaseOf } from './release.ts';
+import type { NatsConnection } from 'nats';
+import type { DaemonConfig } from '../../contracts/config.ts';
+import { CodedError } from '../../contracts/errors.ts';
+import { natsBlobs } from '../blobs/nats.ts';
+import { definitions } from '../definitions.ts';
+import { modelRegistry, type Registry } from '../providers/index.ts';
+import { startHost, type Host } from '../runtime/cluster/host.ts';
+import type { Log } from '../runtime/log.ts';
+import { connectNats } from '../runtime/nats/connect.ts';
+import { checkServer } from '../runtime/nats/server.ts';
+import { ensureStreams } from '../runtime/nats/streams.ts';
+import { builtinTools } from '../tools/index.ts';
+import { createCapabilities } from './capability.ts';
+import type { Secrets } from './config.ts';
+import { daemonHandlers } from './handlers.ts';
+import { createHub, type Hub } from './hub.ts';
+import { createLinkServer, type LinkServer } from './link.ts';
+import { createPeerLookup } from './peer.ts';
+import { createServe, type DaemonHandler } from './serve.ts';
+import { claimSocket, type ClaimedSocket } from './socket.ts';
+import { createStreams } from './streams.ts';
+import { upcastBy } from './upcast.ts';
+
+export interface DaemonOptions {
+  readonly config: DaemonConfig;
+  readonly secrets: Secrets;
+  readonly log: Log;
+  /** Further handlers of daemon routes, by route id. */
+  readonly handlers?: Readonly<Record<string, DaemonHandler>>;
+}
+
+export interface Daemon {
+  readonly host: Host;
+  readonly hub: Hub;
+  readonly link: LinkServer;
+  /** Finishes what runs, hands over, leaves. A second call waits for the first. */
+  drain(): Promise<void>;
+  /** Stops at once. */
+  close(): Promise<void>;
+  /** Resolves when it has ended, with why; `replaced` = another process joined under its host name, `nats_lost` = NATS closed the connection for good. */
+  readonly closed: Promise<'drained' | 'closed' | 'replaced' | 'nats_lost'>;
+}
+
+/** What an acknowledged commit means here, in the words of the start line and of every benchmark. */
+export const durability = (config: DaemonConfig): string => `acknowledged = ${config.nats.sync === 'always' ? 'synced' : 'written'}`;
+
+/** Starts a daemon; resolves when its socket accepts. Throws coded errors whose message says what to do; what was started is stopped. */
+export const startDaemon = async (options: DaemonOptions): Promise<Daemon> => {
+  const { config, secrets, log } = options;
+  const release = releaseOf();
+  const undo: (() => Promise<void> | void)[] = [];
+  try {
+    // 1 claim
+    const rule = { uids: config.allowed_uids, gids: config.allowed_gids };
+    const socket = await claimSocket({ path: config.socket_path, rule, lookup: createPeerLookup(), log, release });
+    undo.push(() => socket.close());
+
+    // 2 NATS
+    const plan = { partitions: config.partitions, journalStreams: config.nats.journal_streams, replicas: config.nats.replicas };
+    const nc = await connectNats({ url: config.nats.url, user: config.nats.user, password: secrets.natsPassword, name: connectionName(config.host) });
+    undo.push(() => nc.close());
+    checkServer(nc);
+    await ensureStreams(nc, plan);
+
+    // 3 definitions
+    const blobs = await natsBlobs(nc, { replicas: plan.replicas });
+    const registry = registryOf(config, secrets);
+    const tools = builtinTools({ fetchAllow: config.tools.fetch_allow });
+    const types = definitions({ registry, tools, blobs, idleMs: config.session_idle_ms });
+    const session = types.find((definition) => definition.type === 'session');
+
+    // 4 host
+    const host = await startHost({
+      nc, definitions: types, log,
+      config: { host: config.host, ...plan, leaseTtlMs: config.lease_ttl_ms, drainMs: config.drain_ms, version: release },
+    });
+    undo.push(() => host.close());
+    await settled(host, config.lease_ttl_ms * 2, log);
+
+    // 5 hub and link
+    const { actors, stores } = host;
+    const hub = createHub({
+      journal: stores.journal, feed: stores.feed, partitions: config.partitions, log,
+      ...(session === undefined ? {} : { upcast: upcastBy(session.spec) }),
+      askActor: async (address, sub) => {
+        try {
+          await actors.ask({ address, command: 'describe', input: { user_id: sub }, principal: { kind: 'user', sub, org: address.org, scopes: [] } });
+          return true;
+        } catch (error) {
+          if (error instanceof CodedError && error.code === 'session_not_found') return false;
+          throw error;
+        }
+      },
+    });
+    undo.push(() => hub.close());
+    const capabilities = await createCapabilities({ publicKeyPem: secrets.capabilityPublicKeyPem, issuer: config.capability.issuer });
+    const request = createServe({
+      capabilities, actors, log,
+      ownership: { partitions: config.partitions, owns: (n) => host.engine.held.has(n), ownsAny: () => host.engine.held.size > 0 },
+      handlers: { ...daemonHandlers({ blobs }), ...options.handlers },
+    });
+    const link = createLinkServer({
+      release, host: config.host, partitions: config.partitions, log,
+      handlers: { request, open: createStreams({ capabilities, hub, actors, log }) },
+      onDrain: (peer) => hub.onDrain(peer),
+    });
+    undo.push(() => link.close());
+    link.own(host.owned());
+    host.onOwned((owned) => link.own(owned));
+
+    // 6 socket
+    await socket.listen((accepted) => link.accept(accepted));
+    return running({ config, log, socket, nc, host, hub, link });
+  } catch (error) {
+    for (const step of undo.toReversed()) await step();
+    throw error;
+  }
+};
+
+/** Waits until the partitions meant for this host are served; not for ever, since others may hold them until their lease ends. */
+const settled = async (host: Host, waitMs: number, log: Log): Promise<void> => {
+  const late = Promise.withResolvers<'late'>();
+  const timer = setTimeout(() => late.resolve('late'), waitMs);
+  try {
+    if (await Promise.race([host.ready, late.promise]) === 'late') log.warn({ owned: host.owned().length }, 'not all partitions meant for this host are free yet');
+  } finally {
+    clearTimeout(timer);
+  }
+};
+
+const registryOf = (config: DaemonConfig, secrets: Secrets): Registry => {
+  const { openai, anthropic } = config.providers;
+  return modelRegistry(config.models, {
+    openai: openai === undefined || secrets.openaiKey === undefined ? undefined : { apiKey: secrets.openaiKey, baseUrl: openai.base_url },
+    anthropic: anthropic === undefined || secrets.anthropicKey === undefined ? undefined : { apiKey: secrets.anthropicKey, baseUrl: anthropic.base_url },
+  });
+};
+
+interface Parts {
+  readonly config: DaemonConfig;
+  readonly log: Log;
+  readonly socket: ClaimedSocket;
+  readonly nc: NatsConnection;
+  readonly host: Host;
+  readonly hub: Hub;
+  readonly link: LinkServer;
+}
+
+const running = ({ config, log, socket, nc, host, hub, link }: Parts): Daemon => {
+  const ended = Promise.withResolvers<Awaited<Daemon['closed']>>();
+  let drained: Promise<void> | undefined;
+  let ending = false;
+
+  const leave = async (): Promise<void> => {
+    hub.close();
+    link.close();
+    await socket.close();
+    await nc.close();
+  };
+
+  const drain = async (): Promise<void> => {
+    ending = true;
+    const deadline = new Promise<void>((resolve) => {
+      setTimeout(resolve, config.drain_ms).unref();
+    });
+    await Promise.race([link.drain(), deadline]);
+    await host.drain();
+    await leave();
+    ended.resolve('drained');
+  };
+
+  const close = async (why: Awaited<Daemon['closed']>): Promise<void> => {
+    ending = true;
+    host.close();
+    await leave();
+    ended.resolve(why);
+  };
+
+  const endWith = (why: 'replaced' | 'nats_lost'): void => {
+    if (ending) return;
+    log.error({ host: config.host, why }, why === 'replaced' ? 'another process joined the cluster under this host name' : 'NATS closed the connection for good');
+    close(why).catch((error: unknown) => log.error({ err: error }, 'the daemon did not stop cleanly'));
+  };
+  host.closed.then((end) => {
+    if (end === 'replaced') endWith('replaced');
+  }, () => undefined);
+  nc.closed().then(() => endWith('nats_lost'), () => endWith('nats_lost'));
+
+  return {
+    host, hub, link,
+    drain: () => (drained ??= drain()),
+    close: () => close('closed'),
+    closed: ended.promise,
+  };
+};
