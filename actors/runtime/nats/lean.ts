@@ -45,7 +45,7 @@ export interface Lean {
   publish(subject: string, data: Uint8Array | string, options?: { readonly headers?: MsgHdrs; readonly reply?: string }): boolean;
   /** Resolves when the server has handled what was sent before, over any reconnect. Throws `deadline_exceeded`, `draining`. */
   settled(timeoutMs: number): Promise<void>;
-  /** Calls back each time the connection is there again after a loss. Gives the function that ends it. */
+  /** Calls back each time the connection is there again after a loss and the server has all subscriptions. Gives the function that ends it. */
   onReconnect(callback: () => void): () => void;
   readonly connected: boolean;
   readonly inFlight: number;
@@ -104,6 +104,7 @@ export const createLean = (nc: NatsConnection, options: LeanOptions = {}): Lean 
     return reply === undefined ? { headers } : { headers, reply };
   };
   let lastToken = 0;
+  let losses = 0;
   let state: 'up' | 'down' | 'closed' = 'up';
   let timer: NodeJS.Timeout | undefined;
   let timerAt = Infinity;
@@ -183,7 +184,23 @@ export const createLean = (nc: NatsConnection, options: LeanOptions = {}): Lean 
         take(token)?.reject(sendFault(error));
       }
     }
-    for (const callback of reconnected) callback();
+    void announce(++losses);
+  };
+  /**
+   * Tells that the connection is back, once the server has our subscriptions again: told earlier, a listener that then
+   * reads what it missed would miss what comes between its reading and the server's taking the subscription.
+   */
+  const announce = async (loss: number): Promise<void> => {
+    while (state === 'up' && loss === losses) {
+      try {
+        await echo(limits.appendAckMs);
+      } catch (error) {
+        if (error instanceof CodedError && error.code === 'deadline_exceeded') continue;
+        return;
+      }
+      for (const callback of reconnected) callback();
+      return;
+    }
   };
   const close = (): void => {
     if (state === 'closed') return;
@@ -205,7 +222,6 @@ export const createLean = (nc: NatsConnection, options: LeanOptions = {}): Lean 
 
   const start = (subject: string, data: Uint8Array | string, request: LeanRequestOptions, many: LeanManyOptions | undefined): Promise<Msg> => {
     if (state === 'closed') return Promise.reject(coded('draining'));
-    if (pending.size >= maxInFlight) return Promise.reject(coded('overloaded'));
     const { signal } = request;
     if (signal?.aborted === true) return Promise.reject(coded('aborted'));
     return new Promise<Msg>((resolve, reject) => {
@@ -232,12 +248,17 @@ export const createLean = (nc: NatsConnection, options: LeanOptions = {}): Lean 
     });
   };
 
+  const bounded = (subject: string, data: Uint8Array | string, request: LeanRequestOptions, many: LeanManyOptions | undefined): Promise<Msg> =>
+    (pending.size >= maxInFlight && state !== 'closed' ? Promise.reject(coded('overloaded')) : start(subject, data, request, many));
+
+  /** A message to our own inbox: when it comes back, the server has handled everything sent before it. */
+  const echo = (timeoutMs: number): Promise<Msg> => start(prefix + (lastToken + 1).toString(36), '', { timeoutMs }, undefined);
+
   const settled = async (timeoutMs: number): Promise<void> => {
     const deadlineAt = performance.now() + timeoutMs;
     for (;;) {
       try {
-        // A message to our own inbox: when it comes back, the server has handled everything sent before it.
-        await start(prefix + (lastToken + 1).toString(36), '', { timeoutMs: deadlineAt - performance.now() }, undefined);
+        await echo(deadlineAt - performance.now());
         return;
       } catch (error) {
         // A lost connection is asked again: the request then waits for it to be back.
@@ -247,8 +268,8 @@ export const createLean = (nc: NatsConnection, options: LeanOptions = {}): Lean 
   };
 
   return {
-    request: (subject, data, request) => start(subject, data, request, undefined),
-    requestMany: (subject, data, request) => start(subject, data, request, request),
+    request: (subject, data, request) => bounded(subject, data, request, undefined),
+    requestMany: (subject, data, request) => bounded(subject, data, request, request),
     publish: (subject, data, { headers, reply } = {}) => {
       if (state !== 'up') return false;
       try {
