@@ -17,7 +17,6 @@ import {
   linkVersion, owns, type Frame, type Hello,
 } from '../contracts/link.ts';
 import { FrameBatch } from '../contracts/link-batch.ts';
-import type { Route } from '../contracts/routes.ts';
 import { closeCodes } from '../contracts/stream.ts';
 
 /** What the link writes about its own life; pino fits. */
@@ -25,6 +24,11 @@ export interface LinkLog {
   debug(fields: object, message: string): void;
   info(fields: object, message: string): void;
   warn(fields: object, message: string): void;
+}
+
+/** What the link needs of an entry of contracts/routes.ts. */
+export interface LinkRoute {
+  readonly wire: number;
 }
 
 export interface LinkAnswer {
@@ -164,7 +168,7 @@ export class Connection {
   }
 
   /** Rejects with `upstream_unavailable`, `upstream_timeout`, `overloaded`, `aborted`, `frame_too_large`. */
-  request(route: Route, request: LinkRequest, deadlineMs: number): Promise<LinkAnswer> {
+  request(route: LinkRoute, request: LinkRequest, deadlineMs: number): Promise<LinkAnswer> {
     return new Promise((resolve, reject: (error: CodedError) => void) => {
       if (!this.accepts('request')) {
         reject(coded(this.#phase.name === 'ready' ? 'overloaded' : 'upstream_unavailable'));
@@ -192,7 +196,7 @@ export class Connection {
   }
 
   /** Throws `upstream_unavailable` or `overloaded` when nothing new is taken, `frame_too_large`, `bad_bearer`. */
-  open(route: Route, open: LinkOpen, deadlineMs: number): LinkStream {
+  open(route: LinkRoute, open: LinkOpen, deadlineMs: number): LinkStream {
     if (!this.accepts('stream')) throw coded(this.#phase.name === 'ready' ? 'overloaded' : 'upstream_unavailable');
     const id = this.#nextId();
     this.#batch.add(encodeRequest(frameType.open, id, { route: route.wire, deadlineMs, token: open.token, body: open.body }));

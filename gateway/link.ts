@@ -11,12 +11,11 @@ import { readdir, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { coded } from '../contracts/errors.ts';
 import { limits } from '../contracts/limits.ts';
-import type { Route } from '../contracts/routes.ts';
 import { closeCodes } from '../contracts/stream.ts';
 import { partitionOfTokens } from '../contracts/subjects.ts';
-import { Connection, type LinkAnswer, type LinkLog, type LinkOpen, type LinkRequest, type LinkStream } from './link-connection.ts';
+import { Connection, type LinkAnswer, type LinkLog, type LinkOpen, type LinkRequest, type LinkRoute, type LinkStream } from './link-connection.ts';
 
-export type { LinkAnswer, LinkLog, LinkOpen, LinkRequest, LinkStream } from './link-connection.ts';
+export type { LinkAnswer, LinkLog, LinkOpen, LinkRequest, LinkRoute, LinkStream } from './link-connection.ts';
 
 export interface LinkOptions {
   /** A daemon's socket, or a folder of numbered ones (`d0.sock`, `d1.sock` …). It need not exist yet. */
@@ -45,9 +44,9 @@ export interface LinkState {
 
 export interface Link {
   /** Rejects with `upstream_unavailable`, `upstream_timeout`, `overloaded`, `aborted`, `frame_too_large`, `bad_bearer`. */
-  request(route: Route, request: LinkRequest): Promise<LinkAnswer>;
+  request(route: LinkRoute, request: LinkRequest): Promise<LinkAnswer>;
   /** Never throws: a stream that cannot be opened ends with 4004 through `onClose`, on a later turn of the event loop. */
-  open(route: Route, open: LinkOpen): LinkStream;
+  open(route: LinkRoute, open: LinkOpen): LinkStream;
   state(): LinkState;
   /** Called with every change of `state`; gives the way to stop. */
   onState(callback: (state: LinkState) => void): () => void;
