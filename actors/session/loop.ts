@@ -7,6 +7,7 @@
  * L2  Every ToolCall gets exactly one ToolResult, before the run's end, however it ends.
  * L3  A call that needs approval is not started before ApprovalGranted.
  * L4  A run's cost is rounded up once, over all of its tokens.
+ * L5  While a model call or a tool runs a reminder is set, so that a turn goes on after a lost host without anybody asking.
  */
 import { limits } from '../../contracts/limits.ts';
 import { errorEntry, errors } from '../../contracts/errors.ts';
@@ -22,7 +23,7 @@ import type { SessionEventKind } from '../../contracts/session.ts';
 import type { PayloadOf, Turn } from '../runtime/define.ts';
 
 /** The part of a turn that the loop needs; commands' and effects' turns both have it. */
-export interface LoopTurn extends Pick<Turn<SessionState, SessionEvents, Record<never, never>>, 'state' | 'now' | 'newId' | 'abort'> {
+export interface LoopTurn extends Pick<Turn<SessionState, SessionEvents, Record<never, never>>, 'state' | 'now' | 'newId' | 'abort' | 'remind' | 'forget'> {
   emit<K extends SessionEventKind>(kind: K, payload: PayloadOf<SessionEvents[K]>): void;
   effect(name: 'model', input: StepInput): string;
   effect(name: 'tool' | 'tool_once', input: { run_id: string; call_id: string }): string;
@@ -34,6 +35,9 @@ export interface LoopDeps {
 }
 
 type Finish = PayloadOf<SessionEvents['RunFinished']>['finish_reason'];
+
+/** Name of the reminder of L5. */
+export const resume = 'resume';
 
 const isOpen = (call: Call): boolean => call.status !== 'ended';
 
@@ -48,6 +52,7 @@ export const startNext = (turn: LoopTurn): void => {
 const startStep = (turn: LoopTurn, step: StepInput): void => {
   const effect_id = turn.effect('model', step);
   turn.emit('StepStarted', { ...step, effect_id });
+  turn.remind(resume, { inMs: limits.turnWakeMs });
 };
 
 /** Usage of one more step, its cents being what the whole run's cost grows by. */
@@ -71,6 +76,7 @@ const runTool = (turn: LoopTurn, deps: LoopDeps, run: Run, call: Call): void => 
   const name = deps.tools.get(call.name)?.idempotent === true ? 'tool' : 'tool_once';
   const effect_id = turn.effect(name, { run_id: run.run_id, call_id: call.call_id });
   turn.emit('ToolStarted', { call_id: call.call_id, run_id: run.run_id, effect_id });
+  turn.remind(resume, { inMs: limits.turnWakeMs });
 };
 
 /** What the model is told of a call that cannot run, or undefined. */
@@ -134,6 +140,7 @@ const finish = (turn: LoopTurn, reason: Finish): void => {
   const { run } = turn.state;
   if (run === null) return;
   turn.emit('RunFinished', { finish_reason: reason, usage: run.usage, run_id: run.run_id });
+  turn.forget(resume);
   startNext(turn);
 };
 
@@ -142,7 +149,14 @@ const fail = (turn: LoopTurn, deps: LoopDeps, code: string, message: string): vo
   if (run === null) return;
   const usage = closeStep(turn, deps, 'The turn failed.') ?? run.usage;
   turn.emit('RunErrored', { code, message, run_id: run.run_id, usage });
+  turn.forget(resume);
   startNext(turn);
+};
+
+/** The reminder fired, and by that the actor is active: its effects go on. A turn that only waits for a person lets it sleep. */
+export const resumed = (turn: LoopTurn): void => {
+  const { run } = turn.state;
+  if (run !== null && (run.phase === 'model' || run.calls.some((c) => c.status === 'running'))) turn.remind(resume, { inMs: limits.turnWakeMs });
 };
 
 /** A model step ended. An outcome of a step that is over (cancelled) changes nothing. */

@@ -16,7 +16,7 @@ import type { Blobs } from '../blobs/blobs.ts';
 import type { Registry } from '../providers/registry.ts';
 import { defineActor, type EffectContext } from '../runtime/define.ts';
 import type { Tools } from '../tools/tool.ts';
-import { activity, approve, cancelRun, deny, startNext, stepDone, takeCall, toolDone, totalUsage } from './loop.ts';
+import { activity, approve, cancelRun, deny, resumed, startNext, stepDone, takeCall, toolDone, totalUsage } from './loop.ts';
 import { runStep, stepInput, stepOutput, streamingRun } from './model.ts';
 import { fold, initialSession, seenIds, type SessionState } from './state.ts';
 
@@ -168,6 +168,7 @@ export const session = (deps: SessionDeps) => {
         },
       }),
     }),
+    reminders: { resume: (turn) => resumed(turn) },
     onIdle: (turn) => {
       if (turn.state.session !== null && turn.state.awake) turn.emit('SessionHibernated', {});
     },
