@@ -18,10 +18,12 @@ export interface ActorAddress {
 const plain = /^[A-Za-z0-9_-]+$/;
 const textEncoder = new TextEncoder();
 
-/** Any string as one subject token: `A-Za-z0-9_-` stay, every other UTF-8 byte becomes `=XX`; empty becomes `=`. */
+/** Any well-formed string as one subject token: `A-Za-z0-9_-` stay, every other UTF-8 byte becomes `=XX`; empty becomes `=`. Throws `bad_request` for a lone surrogate or a token over `subjectTokenMaxBytes`. */
 export const encodeToken = (text: string): string => {
   if (text.length <= limits.subjectTokenMaxBytes && plain.test(text)) return text;
   if (text === '') return '=';
+  // A lone surrogate has no UTF-8: all of them would become the same bytes, and two ids one address.
+  if (!text.isWellFormed()) throw coded('bad_request', 'An identifier is not well-formed Unicode.');
   let token = '';
   for (const byte of textEncoder.encode(text)) {
     const char = String.fromCharCode(byte);
@@ -48,7 +50,7 @@ export const decodeToken = (token: string): string => {
     bytes.push(Number.parseInt(hex, 16));
     i += 2;
   }
-  const text = new TextDecoder('utf-8', { fatal: false }).decode(Uint8Array.from(bytes));
+  const text = new TextDecoder('utf-8', { fatal: false, ignoreBOM: true }).decode(Uint8Array.from(bytes));
   if (encodeToken(text) !== token) throw coded('bad_request', 'A subject token is malformed.');
   return text;
 };
@@ -112,10 +114,12 @@ export interface ParsedCommand extends ActorAddress {
   readonly command: string;
 }
 
+const partitionToken = /^(0|[1-9]\d{0,4})$/;
+
 const parseFrom = (subject: string, head: string, skip: number): ParsedCommand => {
   const t = subject.split('.');
   const [org, type, key, command] = t.slice(skip);
-  if (t[0] !== head || t.length !== skip + 4 || org === undefined || type === undefined || key === undefined || command === undefined) {
+  if (t[0] !== head || t.length !== skip + 4 || (skip === 2 && !partitionToken.test(t[1] ?? '')) || org === undefined || type === undefined || key === undefined || command === undefined) {
     throw coded('bad_request', 'The subject is not an actor address.');
   }
   return { org: decodeToken(org), type: decodeToken(type), key: decodeToken(key), command: decodeToken(command) };
@@ -127,10 +131,12 @@ export const parseOwnerSubject = (subject: string): ParsedCommand => parseFrom(s
 /** Parses `inbox.<n>.<org>.<type>.<key>.<command>`. */
 export const parseInboxSubject = (subject: string): ParsedCommand => parseFrom(subject, 'inbox', 2);
 
+const stateHeads: ReadonlySet<string> = new Set(['journal', 'snapshot', 'reminder']);
+
 /** Parses `journal|snapshot|reminder.<n>.<org>.<type>.<key>`. */
 export const parseStateSubject = (subject: string): ActorAddress & { readonly partition: number } => {
-  const [, n, org, type, key, extra] = subject.split('.');
-  if (n === undefined || org === undefined || type === undefined || key === undefined || extra !== undefined) {
+  const [head = '', n, org, type, key, extra] = subject.split('.');
+  if (!stateHeads.has(head) || n === undefined || !partitionToken.test(n) || org === undefined || type === undefined || key === undefined || extra !== undefined) {
     throw coded('bad_request', 'The subject is not an actor address.');
   }
   return { partition: Number(n), org: decodeToken(org), type: decodeToken(type), key: decodeToken(key) };

@@ -17,10 +17,10 @@ export const rule = <T>(test: (value: T) => boolean, code: ErrorCode): [(value: 
 
 // oxlint-disable-next-line no-control-regex
 const control = /[\u0000-\u001f\u007f-\u009f]/;
-/** 1-128 characters (code points), none of them a control character. */
+/** 1-128 characters (code points), none of them a control character or half of one (a lone surrogate has no UTF-8). */
 export const isId = (text: string): boolean => {
   const chars = [...text].length;
-  return chars >= 1 && chars <= limits.idMaxChars && !control.test(text);
+  return chars >= 1 && chars <= limits.idMaxChars && !control.test(text) && text.isWellFormed();
 };
 
 export const userId = z.string().refine(...rule(isId, 'bad_user_id'));
