@@ -111,7 +111,7 @@ test('subjects - partitions are within range and evenly used', (t) => {
     assert.ok(Number.isInteger(n) && n >= 0 && n < count);
     assert.equal(n, partitionOf({ ...a }, count));
   }), t);
-  const used = new Array<number>(64).fill(0);
+  const used = Array.from({ length: 64 }, () => 0);
   for (let i = 0; i < 64_000; i++) {
     const n = partitionOf({ org: 'acme', type: 'session', key: `s${i}` }, 64);
     used[n] = (used[n] ?? 0) + 1;
