@@ -146,3 +146,17 @@ export const startNats = async (options: NatsServerOptions = {}): Promise<NatsSe
     },
   };
 };
+
+/** Starts a cluster of servers that know each other, for streams with replicas. `url` names them all. */
+export const startNatsCluster = async (size: number): Promise<{ readonly servers: readonly NatsServer[]; readonly url: string; stop(): Promise<void> }> => {
+  const routePorts = await Promise.all(Array.from({ length: size }, () => freePort()));
+  const routes = routePorts.map((port) => `nats://127.0.0.1:${port}`).join(', ');
+  const servers = await Promise.all(routePorts.map((port, i) => startNats({
+    config: `server_name: n${i}\ncluster { name: test, listen: "127.0.0.1:${port}", routes: [${routes}] }`,
+  })));
+  return {
+    servers,
+    url: servers.map((server) => server.url).join(','),
+    stop: async () => { await Promise.all(servers.map((server) => server.stop())); },
+  };
+};

@@ -1,9 +1,10 @@
 /**
  * Last value per subject over a stream that keeps one message a subject (SNAPSHOT, REMINDER).
  *
- * Reads are direct and may lag on a cluster; `list` confirms its end with the leader, because a reminder that is not in
- * the list is not fired by the host that just took the partition. Writes are unfenced: after an unanswered write an older
- * value may arrive late and win. Both are allowed, because neither snapshots nor the reminder index are the truth.
+ * `get` is exact: a direct read where there is one copy, else the leader's. `list` is direct and may still hold what was
+ * just deleted, but its end is confirmed with the leader, because a reminder that is not in the list is not fired by the
+ * host that just took the partition. Writes are unfenced: after an unanswered write an older value may arrive late and win.
+ * Both are allowed, because neither snapshots nor the reminder index are the truth.
  */
 import { coded } from '../../../contracts/errors.ts';
 import { limits } from '../../../contracts/limits.ts';
@@ -11,12 +12,12 @@ import type { LastValue, StoredMessage } from '../store.ts';
 import { apiError } from './ack.ts';
 import type { Lean } from './lean.ts';
 import { publishStored } from './publish.ts';
-import { directGet, forward, readTimes } from './read.ts';
+import { directGet, forward, leaderLast, readTimes } from './read.ts';
 import { untilAnswered } from './retry.ts';
 
-/** Makes the last-value store on a stream that exists. All three wait at most three times `limits.appendAckMs`, then `journal_unavailable`. */
-export const createNatsLastValue = (lean: Lean, stream: string): LastValue => ({
-  get: (subject) => directGet(lean, stream, { last_by_subj: subject }),
+/** Makes the last-value store on a stream that exists, kept in so many copies. Each call waits at most three times `limits.appendAckMs`, then `journal_unavailable`. */
+export const createNatsLastValue = (lean: Lean, stream: string, replicas: number): LastValue => ({
+  get: (subject) => (replicas === 1 ? directGet(lean, stream, { last_by_subj: subject }) : leaderLast(lean, stream, subject)),
   put: async (subject, data) => { await publishStored(lean, subject, data); },
   delete: (subject) =>
     untilAnswered(readTimes.deadlineMs, limits.appendAckMs, async (timeoutMs) => {

@@ -24,19 +24,20 @@ export interface NatsStores extends Stores {
   readonly lean: Lean;
 }
 
-/** Options of tests and of small deployments: shorter waits than `limits`. */
+/** `ackMs` and `deadlineMs`: the journal's waits, where they shall differ from `limits`. */
 export interface NatsStoresOptions extends StreamPlan {
   readonly ackMs?: number;
   readonly deadlineMs?: number;
 }
 
+/** Wires the stores on a connection; one `lean` serves them all, and the cluster part's requests. */
 export const createNatsStores = (nc: NatsConnection, options: NatsStoresOptions): NatsStores => {
   const lean = createLean(nc);
   return {
     lean,
     journal: createNatsJournal(lean, options),
-    snapshots: createNatsLastValue(lean, streams.snapshot),
-    reminders: createNatsLastValue(lean, streams.reminder),
+    snapshots: createNatsLastValue(lean, streams.snapshot, options.replicas),
+    reminders: createNatsLastValue(lean, streams.reminder, options.replicas),
     inbox: createNatsInbox(lean),
     feed: createNatsFeed(lean),
   };
