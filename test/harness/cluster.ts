@@ -10,8 +10,10 @@ import { startHost, type AnyDefinition, type Host, type HostConfig } from '../..
 import { errorHeaders, requestHeaders } from '../../actors/runtime/cluster/wire.ts';
 import type { Log } from '../../actors/runtime/log.ts';
 import { connectNats } from '../../actors/runtime/nats/connect.ts';
+import { createNatsStores, type NatsStores } from '../../actors/runtime/nats/stores.ts';
 import { systemClock, type Clock } from '../../actors/runtime/store.ts';
 import { CodedError } from '../../contracts/errors.ts';
+import { limits } from '../../contracts/limits.ts';
 import { commandSubject, type ActorAddress } from '../../contracts/subjects.ts';
 import { silent } from './log.ts';
 
@@ -30,22 +32,24 @@ export interface HereOptions {
   readonly definitions: readonly AnyDefinition[];
   readonly log?: Log;
   readonly clock?: Clock;
+  /** Puts something of the test's between the engine and its stores. */
+  readonly stores?: (stores: NatsStores) => NatsStores;
 }
 
 /** A host in this process, with a connection of its own. */
-export const hostHere = async ({ url, config, definitions, log = silent, clock = systemClock }: HereOptions): Promise<HostHere> => {
+export const hostHere = async ({ url, config, definitions, log = silent, clock = systemClock, stores = (own) => own }: HereOptions): Promise<HostHere> => {
   const nc = await connectNats({ url, name: config.host });
-  const host = await startHost({ config, nc, definitions, log, clock });
+  const plan = { partitions: config.partitions ?? limits.partitions, journalStreams: config.journalStreams ?? 1, replicas: config.replicas ?? 1 };
+  const host = await startHost({ config, nc, definitions, log, clock, stores: stores(createNatsStores(nc, plan)) });
   return {
     host, nc,
     owns: (condition) => new Promise((resolve) => {
-      let end: (() => void) | undefined;
       const check = (owned: readonly number[]): void => {
         if (!condition(owned)) return;
-        end?.();
+        end();
         resolve();
       };
-      end = host.onOwned(check);
+      const end = host.onOwned(check);
       check(host.owned());
     }),
     stop: async () => {

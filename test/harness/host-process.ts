@@ -10,7 +10,7 @@ const options = JSON.parse(process.argv[2] ?? '') as ChildOptions;
 const say = (says: ChildSays): void => { process.send?.(says); };
 const log = recorder(({ level, text, fields }) => say({ kind: 'log', level, text, fields: JSON.parse(JSON.stringify(fields, (_key, value: unknown) => value instanceof Error ? value.message : value)) as unknown }));
 const frozenMs = performance.now();
-const clock: Clock = options.stuckClock === true ? { now: systemClock.now, monotonic: () => frozenMs } : systemClock;
+const clock: Clock = options.stuckClock === true ? { now: () => systemClock.now(), monotonic: () => frozenMs } : systemClock;
 const nc = await connectNats({ url: options.url, name: options.config.host });
 const host = await startHost({ config: options.config, nc, definitions: [tallyActor({ host: options.config.host, tracePath: options.tracePath })], log, clock });
 host.onOwned((owned) => say({ kind: 'owned', owned, instance: host.instance }));

@@ -41,7 +41,7 @@ let run = 0;
 let org = 'dev-0';
 
 before(async () => {
-  console.log(`seed ${seed} (SEED=${seed} repeats the schedule)`);
+  process.stdout.write(`seed ${seed} (SEED=${seed} repeats the schedule)\n`);
   folder = await mkdtemp(join(tmpdir(), 'troupe-failure-'));
   server = await startNats();
   nc = await connectNats({ url: server.url, name: 'client' });

@@ -19,7 +19,6 @@ const ttlMs = 600;
 let server: NatsServer;
 let nc: NatsConnection;
 let lean: Lean;
-let run = 0;
 
 before(async () => {
   server = await startNats();
@@ -33,7 +32,6 @@ after(async () => {
   await server.stop();
 });
 beforeEach(async () => {
-  run++;
   for (const bucket of ['KV_hosts', 'KV_partitions']) {
     await lean.request(`$JS.API.STREAM.PURGE.${bucket}`, '', { timeoutMs: 5_000 });
   }
@@ -188,7 +186,7 @@ test('leases - a hand-over waits until nothing can commit any more before the ke
 
 test('leases - an outage of NATS longer than the lease ends nobody: the same hosts keep the same epochs', async () => {
   let skewMs = 0;
-  const clock: Clock = { now: systemClock.now, monotonic: () => systemClock.monotonic() + skewMs };
+  const clock: Clock = { now: () => systemClock.now(), monotonic: () => systemClock.monotonic() + skewMs };
   const log = recorder();
   const [a, b] = [member('a', { clock, log }), member('b', { clock, log })];
   await a.leases.start();

@@ -7,6 +7,7 @@ import { after, afterEach, before, test } from 'node:test';
 import { headers, type Msg, type NatsConnection } from 'nats';
 import { connectNats } from '../../actors/runtime/nats/connect.ts';
 import { ensureStreams } from '../../actors/runtime/nats/streams.ts';
+import { CodedError } from '../../contracts/errors.ts';
 import { limits } from '../../contracts/limits.ts';
 import { call, callUntil, hostHere, type HostHere } from '../harness/cluster.ts';
 import { startNats, type NatsServer } from '../harness/nats.ts';
@@ -273,4 +274,44 @@ test('cluster - close stops at once, and a host of the same name then takes over
   const again = await start('a', 60_000);
   await again.host.ready;
   assert.deepEqual(await call(nc, address('k'), 'get', {}), { total: 1, names: ['x'] });
+});
+
+test('cluster - a call whose commit was on its way when the lease ended is not repeated: it may have taken effect', async () => {
+  const gate = Promise.withResolvers<void>();
+  const stored = Promise.withResolvers<void>();
+  let armed = false;
+  const a = await hostHere({
+    url: server.url, config: { host: 'a', partitions, journalStreams: 2, leaseTtlMs: 60_000 }, definitions: [definition('a')],
+    stores: (own) => ({
+      ...own,
+      journal: {
+        append: async (subject, data, expected) => {
+          const seq = await own.journal.append(subject, data, expected);
+          if (armed) {
+            stored.resolve();
+            await gate.promise;
+          }
+          return seq;
+        },
+        last: (subject) => own.journal.last(subject),
+        firstFrom: (subject, from) => own.journal.firstFrom(subject, from),
+        read: (subject, after_, upTo) => own.journal.read(subject, after_, upTo),
+      },
+    }),
+  });
+  running.push(a);
+  await a.host.ready;
+  const ref = a.host.actors.ref(tally, org, 'unsure');
+  await ref.ask.add({ by: 1, name: 'before' });
+  armed = true;
+  const asked = ref.ask.add({ by: 1, name: 'unsure' });
+  await stored.promise;
+  a.host.engine.leaseUntil(0);
+  const failure: unknown = await asked.then(() => undefined, (error: unknown) => error);
+  armed = false;
+  gate.resolve();
+  assert.ok(failure instanceof CodedError);
+  assert.notEqual(failure.entry.retry, 'safe', failure.code);
+  a.host.engine.leaseUntil(Infinity);
+  assert.deepEqual(await ref.ask.get({}), { total: 2, names: ['before', 'unsure'] });
 });

@@ -25,8 +25,8 @@ const address = { org: 'dev', type: 'counter', key: 'c1' };
 const n = partitionOf(address, partitions);
 
 interface Script {
-  /** What each remote request does, in order; the last repeats. */
-  readonly remote?: readonly (unknown | ErrorCode)[];
+  /** What each remote request does, in order, the last repeated: a text is an error code, anything else the output. */
+  readonly remote?: readonly unknown[];
   readonly deliver?: (message: Message) => Promise<unknown>;
 }
 

@@ -124,16 +124,15 @@ export const startHost = async (options: HostOptions): Promise<Host> => {
   const ended = Promise.withResolvers<HostEnd>();
   let state: 'running' | 'draining' | 'closed' = 'running';
   let drained: Promise<void> | undefined;
-  let announced: { stop(): void } | undefined;
-  let commands: Listening | undefined;
+  /** What stage 4 opened. */
+  const open: { stop(): void | Promise<void> }[] = [];
 
   const stopAtOnce = (): void => {
     state = 'closed';
     engine.close();
-    announced?.stop();
+    for (const each of open.splice(0)) void each.stop();
     inbox.close();
     forget();
-    void commands?.stop();
     for (const partition of listening.values()) void partition.stop();
     listening.clear();
   };
@@ -176,8 +175,7 @@ export const startHost = async (options: HostOptions): Promise<Host> => {
   }
 
   // 4 public addresses
-  commands = listener.commands();
-  announced = startService({ nc, id: leases.instance, host: name, version: config.version ?? '0.0.0', statistics, clock });
+  open.push(listener.commands(), startService({ nc, id: leases.instance, host: name, version: config.version ?? '0.0.0', statistics, clock }));
 
   const leave = async (): Promise<void> => {
     try {
@@ -191,8 +189,7 @@ export const startHost = async (options: HostOptions): Promise<Host> => {
     const endMs = clock.monotonic() + drainMs;
     const leftMs = (): number => endMs - clock.monotonic();
     state = 'draining';
-    announced?.stop();
-    await commands?.stop();
+    for (const each of open.splice(0)) await each.stop();
     await leases.drain(leftMs());
     const finished = await within(leftMs(), Promise.all([engine.drain(), listener.idle()]));
     if (!finished) {

@@ -45,8 +45,8 @@ export interface InboxReader {
 
 interface ApiReply { readonly error?: { readonly code?: number; readonly err_code?: number; readonly description?: string } }
 
-/** Faults that say nothing about the message: load, or a journal that does not answer. */
-const worldly: ReadonlySet<string> = new Set(['overloaded', 'mailbox_full', 'journal_unavailable', 'fenced']);
+/** Faults that say nothing about the message: load, a lost host, a journal that does not answer. */
+const worldly: ReadonlySet<string> = new Set(['overloaded', 'mailbox_full', 'journal_unavailable', 'fenced', 'interrupted']);
 
 const nanos = (ms: number): number => ms * 1_000_000;
 const durable = (n: number): string => `partition-${n}`;
@@ -218,7 +218,7 @@ class PartitionInbox {
     try {
       target = parseInboxSubject(subject);
       tell = decodeTell(text);
-      if (deliveries > limits.tellRedeliveriesMax) throw coded('interrupted', 'The message was delivered too often without an end.');
+      if (deliveries > limits.tellRedeliveriesMax) throw coded('deadline_exceeded', 'The message was delivered too often without an end.');
       const { org, type, key, command } = target;
       await this.#options.engine.deliver({ address: { org, type, key }, command, input: tell.input, principal: { kind: 'system' }, id: tell.id });
       return '+ACK';

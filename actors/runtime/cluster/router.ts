@@ -42,12 +42,13 @@ export interface RouterOptions {
   readonly engine: () => Engine;
 }
 
+/** Faults after which an ask may have taken effect: sent again only under an id. */
+const unsure: ReadonlySet<string> = new Set(['deadline_exceeded', 'fenced', 'interrupted', 'journal_unavailable']);
+
 /** Whether an ask that failed may be sent again (R2). */
 const repeatable = (error: unknown, message: Message): boolean => {
   if (!(error instanceof CodedError)) return false;
-  const { kind, retry } = error.entry;
-  if (retry === 'safe') return true;
-  return message.id !== undefined && kind === 'fault' && (error.code === 'deadline_exceeded' || error.code === 'fenced' || error.code === 'journal_unavailable');
+  return error.entry.retry === 'safe' || (message.id !== undefined && unsure.has(error.code));
 };
 
 const backoffMs = (tries: number): number => {
