@@ -1,5 +1,5 @@
 /**
- * What the scripts of package.json call: `node deploy/run.mjs <start|stop|troupe|test|bench> [options]`.
+ * What the scripts of package.json call: `node deploy/run.mjs <start|stop|call|troupe|test|bench> [options]`.
  *
  * Runs on Node 20 or later with nothing installed: installs first (bootstrap.mjs), then runs the command on Node 22 and
  * leaves with its exit code. It knows where commands begin, not what they do.
@@ -12,6 +12,7 @@ const usage = `Usage: node deploy/run.mjs <command> [options]
 
   start    start Troupe here (NATS, Postgres, daemon, gateway); start --help says more
   stop     stop the Troupe that was started here
+  call     one call of an actor over NATS: call <type> <key> <command> [json]
   troupe   the command line client: troupe chat, troupe status, troupe --help
   test     type check, lint and all tests; with files: only those (npm test -- test/unit/x.test.ts)
   bench    the benchmarks
@@ -62,6 +63,7 @@ const [command, ...args] = process.argv.slice(2);
 const commands = {
   start: () => runEntry('deploy/start/main.ts', args),
   stop: () => runEntry('deploy/start/stop.ts', args),
+  call: () => runEntry('deploy/start/call.ts', args),
   troupe: () => runEntry('gateway/cli/main.ts', args),
   test: () => test(args),
   bench: () => runEntry('test/bench/main.ts', args),

@@ -72,9 +72,9 @@ Troupe is ready after ${seconds} s.
   Identity    ${devFilePath}
 
 Three things to try:
-  1. Chat here:            npm run -s troupe -- chat
-  2. Chat in a browser:    ${stack.baseUrl}/#token=${stack.token()}
-  3. Call an actor:        ${stack.inboxPrefix === undefined ? 'nats' : `nats --inbox-prefix ${stack.inboxPrefix}`} --server "$(node -p 'require("${devFilePath}").natsUrl')" req 'actor.dev.agent.ada.recall' '{"query":"anything"}'
+  1. Chat here:              npm run -s troupe -- chat
+  2. Chat in a browser:      ${stack.baseUrl}/#token=${stack.token()}
+  3. Call an actor (NATS): node deploy/run.mjs call session hello create '{"user_id":"dev-user","project_id":"tour"}'
 
 Kill any process and watch it heal: ${Object.entries(stack.pids()).map(([name, pid]) => `${name} ${pid}`).join(', ')}
 Ctrl-C stops.

@@ -48,7 +48,6 @@ export interface Stack {
   readonly baseUrl: string;
   readonly caPath: string;
   readonly natsUrl: string;
-  readonly inboxPrefix: string | undefined;
   readonly durability: string;
   readonly models: readonly string[];
   readonly opsUrl: string;
@@ -62,7 +61,6 @@ interface NatsPlace {
   readonly child: Child | undefined;
   readonly config: { readonly url: string; readonly user?: string; readonly password_path?: string };
   readonly clientUrl: string;
-  readonly inboxPrefix?: string;
 }
 
 const placeNats = async (options: StackOptions, secrets: Secrets, port: number): Promise<NatsPlace> => {
@@ -86,7 +84,7 @@ const placeNats = async (options: StackOptions, secrets: Secrets, port: number):
   return {
     child: new Child(natsChild(folder, secrets, { binary, port, synced: options.synced }), folder, say),
     config: { url: natsUrl(port), user: 'daemon', password_path: secrets.natsDaemonPasswordPath },
-    clientUrl: clientUrl.href, inboxPrefix: integrator.inboxPrefix,
+    clientUrl: clientUrl.href,
   };
 };
 
@@ -209,7 +207,7 @@ export const startStack = async (options: StackOptions): Promise<Stack> => {
       nats: 'Stopping NATS …', postgres: 'Stopping Postgres …',
     };
     return {
-      baseUrl: facts.baseUrl, caPath: certificate.caPath, natsUrl: natsUrl(ports.nats), inboxPrefix: nats.inboxPrefix,
+      baseUrl: facts.baseUrl, caPath: certificate.caPath, natsUrl: options.natsUrl === undefined ? natsUrl(ports.nats) : new URL(options.natsUrl).host,
       durability: options.synced ? 'acknowledged = synced' : 'acknowledged = written',
       models: ['mock', ...choices.map((choice) => choice.model)],
       opsUrl: `http://127.0.0.1:${ports.ops}`,

@@ -1,0 +1,172 @@
+/** `npm start` as a user meets it: the real thing in a folder of its own, killed, stopped and started again. */
+import assert from 'node:assert/strict';
+import { spawn, type ChildProcess } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdtempSync, readdirSync, readFileSync, rmSync, statSync } from 'node:fs';
+import { request } from 'node:https';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { createInterface } from 'node:readline';
+import test, { type TestContext } from 'node:test';
+import { z } from 'zod';
+import { devFile, type DevFile } from '../../contracts/config.ts';
+import { chatSession } from '../../contracts/session.ts';
+import { isAlive, markOf } from '../../deploy/start/process-mark.ts';
+import { root } from '../repo/source.ts';
+
+const readyLine = z.looseObject({ baseUrl: z.string(), pids: z.record(z.string(), z.int()), devFile: z.string() });
+
+interface Start {
+  readonly process: ChildProcess;
+  readonly lines: string[];
+  /** The next line, already written or to come and not given before, that matches; or a rejection when the process ends. */
+  next(pattern: RegExp): Promise<string>;
+  ended: Promise<number | null>;
+}
+
+const start = (t: TestContext, dir: string, ...options: string[]): Start => {
+  const child = spawn(process.execPath, [join(root, 'deploy', 'run.mjs'), 'start', '--dir', dir, '--json', ...options], { stdio: ['ignore', 'pipe', 'pipe'] });
+  const lines: string[] = [];
+  const waits = new Set<() => void>();
+  let seen = 0;
+  let over = false;
+  for (const stream of [child.stdout, child.stderr]) createInterface({ input: stream }).on('line', (line) => { lines.push(line); for (const look of waits) look(); });
+  const ended = once(child, 'close').then(([code]) => { over = true; for (const look of waits) look(); return code as number | null; });
+  t.after(async () => {
+    if (child.exitCode !== null || child.signalCode !== null) return;
+    child.kill('SIGTERM');
+    await ended;
+  });
+  return {
+    process: child, lines, ended,
+    next: (pattern) => new Promise((resolve, reject) => {
+      const look = (): void => {
+        for (; seen < lines.length; seen++) {
+          const line = lines[seen] ?? '';
+          if (!pattern.test(line)) continue;
+          seen++;
+          waits.delete(look);
+          resolve(line);
+          return;
+        }
+        if (over) reject(new Error(`ended before a line like ${String(pattern)}:\n${lines.join('\n')}`));
+      };
+      waits.add(look);
+      look();
+    }),
+  };
+};
+
+const ask = (dev: DevFile, method: string, path: string, body?: unknown): Promise<{ status: number; text: string }> => new Promise((resolve, reject) => {
+  const sent = request(`${dev.baseUrl}${path}`, {
+    method, ca: readFileSync(dev.caPath), agent: false, timeout: 10_000,
+    headers: { authorization: `Bearer ${dev.user.gatewayToken}`, ...(body === undefined ? {} : { 'content-type': 'application/json' }) },
+  }, (response) => {
+    let text = '';
+    response.setEncoding('utf8').on('data', (chunk: string) => { text += chunk; }).on('end', () => resolve({ status: response.statusCode ?? 0, text }));
+  });
+  sent.on('error', reject).on('timeout', () => sent.destroy(new Error('no answer within 10 s')));
+  sent.end(body === undefined ? undefined : JSON.stringify(body));
+});
+
+const readDev = (dir: string): DevFile => devFile.parse(JSON.parse(readFileSync(join(dir, '.troupe', 'dev.json'), 'utf8')));
+
+test('npm start - starts, heals after kill -9 of any part, drains, and continues where it stopped', async (t) => {
+  const dir = mkdtempSync(join(tmpdir(), 'troupe-npm-start-'));
+  t.after(() => rmSync(dir, { recursive: true, force: true }));
+  const first = start(t, dir);
+  const ready = readyLine.parse(JSON.parse(await first.next(/"event":"ready"/)));
+  const dev = readDev(dir);
+  assert.equal(statSync(ready.devFile).mode & 0o777, 0o600);
+  assert.equal((await ask(dev, 'GET', '/healthz')).text, 'OK');
+  const made = await ask(dev, 'POST', '/v1/agent/create_session', { user_id: dev.user.id, project_id: 'tour' });
+  assert.equal(made.status, 201, made.text);
+  const session = chatSession.parse(JSON.parse(made.text));
+
+  // No secret is on any command line or in any environment, where other processes of the user could read it.
+  const secrets = readdirSync(join(dir, '.troupe', 'secrets')).map((name) => readFileSync(join(dir, '.troupe', 'secrets', name), 'utf8').trim());
+  secrets.push(dev.user.gatewayToken);
+  if (process.platform === 'linux') {
+    for (const pid of [first.process.pid, ...Object.values(ready.pids)]) {
+      const shown = readFileSync(`/proc/${pid}/cmdline`, 'utf8') + readFileSync(`/proc/${pid}/environ`, 'utf8');
+      for (const secret of secrets) assert.ok(!shown.includes(secret));
+    }
+  }
+  for (const line of first.lines) for (const secret of secrets) assert.ok(!line.includes(secret));
+
+  // A NATS client with the integrator's credentials calls an actor, and is told by code when it is refused.
+  const call = async (...args: string[]): Promise<{ code: number; text: string }> => {
+    const caller = spawn(process.execPath, [join(root, 'deploy', 'run.mjs'), 'call', '--dir', dir, ...args], { stdio: ['ignore', 'pipe', 'pipe'] });
+    let text = '';
+    for (const stream of [caller.stdout, caller.stderr]) stream.setEncoding('utf8').on('data', (chunk: string) => { text += chunk; });
+    const [code] = await once(caller, 'close') as [number];
+    return { code, text };
+  };
+  const input = JSON.stringify({ user_id: dev.user.id, project_id: 'tour' });
+  const called = await call('session', 'hello', 'create', input);
+  assert.equal(called.code, 0, called.text);
+  assert.equal(chatSession.parse(JSON.parse(called.text)).sid, 'hello');
+  const again = await call('session', 'hello', 'create', input);
+  assert.equal(again.code, 1);
+  assert.match(again.text, /conflict/);
+
+  // A second start of the same folder is told so, and changes nothing.
+  const second = start(t, dir);
+  assert.match(await second.next(/runs here already/), new RegExp(`process ${first.process.pid}\\b`));
+  assert.equal(await second.ended, 3);
+
+  const marks = Object.values(ready.pids).map((pid) => markOf(pid));
+  for (const name of ['gateway', 'daemon', 'nats', 'postgres']) {
+    const back = first.next(new RegExp(`${name} serves again`));
+    process.kill(ready.pids[name] ?? assert.fail(`${name} has no pid`), 'SIGKILL');
+    await back;
+  }
+  const resumed = await ask(dev, 'POST', '/v1/agent/create_session', { user_id: dev.user.id, project_id: 'tour', resume_sid: session.sid });
+  assert.equal(resumed.status, 200, resumed.text);
+  assert.deepEqual(chatSession.parse(JSON.parse(resumed.text)), session);
+
+  first.process.kill('SIGTERM');
+  const steps = [await first.next(/Draining the gateway/), await first.next(/Draining the daemon/), await first.next(/Stopping NATS/), await first.next(/Stopping Postgres/)];
+  assert.equal(steps.length, 4);
+  assert.equal(await first.ended, 0);
+  for (const mark of marks) assert.ok(mark === undefined || !isAlive(mark));
+  assert.deepEqual(readdirSync(join(dir, '.troupe', 'run')).filter((name) => name.endsWith('.pid')), []);
+
+  const third = start(t, dir);
+  await third.next(/"event":"ready"/);
+  const later = readDev(dir);
+  assert.equal(readFileSync(later.caPath, 'utf8'), readFileSync(dev.caPath, 'utf8'));
+  const kept = await ask(later, 'POST', '/v1/agent/create_session', { user_id: dev.user.id, project_id: 'tour', resume_sid: session.sid });
+  assert.deepEqual(chatSession.parse(JSON.parse(kept.text)), session);
+
+  // npm stop from elsewhere.
+  const stop = spawn(process.execPath, [join(root, 'deploy', 'run.mjs'), 'stop', '--dir', dir], { stdio: 'ignore' });
+  assert.deepEqual(await once(stop, 'close'), [0, null]);
+  assert.equal(await third.ended, 0);
+});
+
+test('npm start - a start that was killed leaves processes; the next ends them and goes on', async (t) => {
+  const dir = mkdtempSync(join(tmpdir(), 'troupe-npm-start-'));
+  t.after(() => rmSync(dir, { recursive: true, force: true }));
+  const first = start(t, dir);
+  const { pids } = readyLine.parse(JSON.parse(await first.next(/"event":"ready"/)));
+  const marks = Object.values(pids).map((pid) => markOf(pid));
+  first.process.kill('SIGKILL');
+  const second = start(t, dir);
+  await second.next(/what it left was ended/);
+  await second.next(/"event":"ready"/);
+  for (const mark of marks) assert.ok(mark === undefined || !isAlive(mark));
+  assert.equal((await ask(readDev(dir), 'GET', '/healthz')).text, 'OK');
+  second.process.kill('SIGTERM');
+  assert.equal(await second.ended, 0);
+});
+
+test('npm start - a wrong option is refused with code 2 before anything is made', async (t) => {
+  const dir = mkdtempSync(join(tmpdir(), 'troupe-npm-start-'));
+  t.after(() => rmSync(dir, { recursive: true, force: true }));
+  for (const options of [['--port', '0'], ['--port', 'http'], ['--model', 'nobody:x'], ['--dance']]) {
+    const wrong = start(t, dir, ...options);
+    assert.equal(await wrong.ended, 2, options.join(' '));
+  }
+  assert.deepEqual(readdirSync(dir), []);
+});
