@@ -2,10 +2,9 @@
  * An activation: one actor in memory on the host that owns it. Its mailbox, its turns, its commits, its end.
  *
  * Guarantees (design G1, G2, G5; "A turn"):
- * T1  One turn at a time. Turns run on the speculative core as messages arrive; what they emit waits in a batch.
- * T2  One append is under way at a time, fenced by the sequence of the one before; what arrives meanwhile forms the next
- *     commit. At most one sealed and one open batch wait behind it, then messages wait in the mailbox, then `mailbox_full`.
- * T3  An answer (a refusal, a read) is given only after the commits it may have seen; with none under way, at once.
+ * T1  One turn at a time. Turns run on the speculative core as messages arrive; what they emit waits for its commit (writer.ts).
+ * T2  While the writer has no room messages wait in the mailbox, then they are refused with `mailbox_full`.
+ * T3  Past its deadline, or once its caller gave up, a message whose turn has not begun is dropped.
  * T4  A failed append ends the activation: everybody waiting gets its code, effects are aborted, nothing more is committed.
  * T5  A bug in a handler drops its turn; turns before it are committed and answered, then the activation recovers from its
  *     journal after a pause. The mailbox and running effects stay.
@@ -16,41 +15,29 @@ import type { Principal } from '../../contracts/capability.ts';
 import { coded, CodedError } from '../../contracts/errors.ts';
 import { runtimeKinds, type StoredEvent } from '../../contracts/event.ts';
 import { limits } from '../../contracts/limits.ts';
-import { journalSubject, snapshotSubject, type ActorAddress } from '../../contracts/subjects.ts';
+import type { ActorAddress } from '../../contracts/subjects.ts';
 import { refusalOf } from '../../contracts/validate.ts';
 import type { Alarm } from './alarm.ts';
-import { Batch, eventsMaxBytes } from './batch.ts';
-import { encodeEvents, encodeParts, hashOf } from './commit.ts';
+import type { Batch } from './batch.ts';
 import type { Compiled } from './compile.ts';
 import { handledBefore } from './dedup.ts';
 import type { ErasedCommand, Outcome } from './define.ts';
 import { EffectRunner, type EffectOwner } from './effects.ts';
-import { earliest, type Core, type Intent } from './fold.ts';
+import type { Core, Intent } from './fold.ts';
+import { endEffect, fireReminder, type InternalTurns } from './internal.ts';
+import { Mailbox, overdue, type Item } from './mailbox.ts';
 import type { Message } from './message.ts';
 import { recover } from './recover.ts';
 import { nameOf, type Site } from './site.ts';
-import { encodeBody, encodeSnapshot, jsonFault } from './snapshot.ts';
-import { ActiveTurn, tellEffect, type TimerRequest } from './turn.ts';
-
-/** Bytes of one turn's events; leaves room for the epoch record that may open the commit. */
-const turnMaxBytes = eventsMaxBytes - 1024;
+import { Timers } from './timers.ts';
+import { ActiveTurn, type TimerRequest } from './turn.ts';
+import { Writer, type WriterOwner } from './writer.ts';
 
 const self: Principal = { kind: 'self' };
 
-interface Settle {
-  readonly resolve: (value: unknown) => void;
-  readonly reject: (error: unknown) => void;
-}
-type Item =
-  | ({ readonly kind: 'command'; readonly message: Message; readonly command: ErasedCommand; readonly input: unknown } & Settle)
-  | { readonly kind: 'outcome'; readonly id: string; readonly outcome: Outcome<unknown>; readonly tries: number }
-  | { readonly kind: 'reminder'; readonly name: string; readonly tries: number }
-  | ({ readonly kind: 'wake' | 'woken' } & Settle)
-  | { readonly kind: 'idle' };
-
 type Phase = 'activating' | 'ready' | 'failing' | 'stopping' | 'gone';
 
-export class Activation implements EffectOwner {
+export class Activation implements EffectOwner, WriterOwner, InternalTurns {
   readonly self: ActorAddress;
   /** The actor's address tokens. */
   readonly key: string;
@@ -64,30 +51,20 @@ export class Activation implements EffectOwner {
   /** Whether the host has noted it for `pump`. */
   kicked = false;
 
-  readonly #site: Site;
+  readonly site: Site;
   #phase: Phase = 'activating';
-  #core: Core | undefined = undefined;
-  #committed: unknown = undefined;
-  #queue: Item[] | undefined = undefined;
+  #writer: Writer | undefined = undefined;
+  #mailbox: Mailbox | undefined = undefined;
   #waiting = 0;
-  #open: Batch | undefined = undefined;
-  #sealed: Batch | undefined = undefined;
-  #inflight: Batch | undefined = undefined;
-  /** An append or a write of the reminder index is under way. */
-  #busy = false;
   #inTurn = false;
   #leaving = false;
-  /** The reminder index has to be brought to what was committed. */
-  #index: 'check' | 'write' | undefined = undefined;
-  /** The earliest committed reminder. */
-  #due: number | undefined = undefined;
   #effects: EffectRunner | undefined = undefined;
-  #timers: Map<string, Alarm> | undefined = undefined;
+  #timers: Timers | undefined = undefined;
   #trouble: { count: number; at: number; alarm: Alarm | undefined } | undefined = undefined;
   #stop: { readonly done: Promise<void>; readonly resolve: () => void; readonly error: CodedError } | undefined = undefined;
 
   constructor(site: Site, compiled: Compiled, address: ActorAddress, key: string, partition: number, epoch: number) {
-    this.#site = site;
+    this.site = site;
     this.compiled = compiled;
     this.self = { org: address.org, type: address.type, key: address.key };
     this.key = key;
@@ -95,39 +72,50 @@ export class Activation implements EffectOwner {
     this.epoch = epoch;
   }
 
+  get core(): Core {
+    return this.#ready.core;
+  }
+
   get committed(): unknown {
-    return this.#committed;
+    return this.#writer?.committed;
   }
 
   /** Nothing is under way and nothing waits: it may passivate. */
   get quiet(): boolean {
-    return this.#phase === 'ready' && !this.#busy && !this.#pending && !this.#queue?.length && this.#index === undefined
-      && this.#core?.effects === undefined && !this.#timers?.size;
+    const writer = this.#writer;
+    return this.#phase === 'ready' && writer !== undefined && writer.quiet && this.#mailbox === undefined && writer.core.effects === undefined && this.#timers?.empty !== false;
   }
 
-  get #pending(): boolean {
-    return this.#sealed !== undefined || (this.#open !== undefined && this.#open.turns > 0);
+  /** Whether it was told to stop or has ended. */
+  get stopping(): boolean {
+    return this.#phase === 'stopping' || this.#phase === 'gone';
+  }
+
+  get gone(): boolean {
+    return this.#phase === 'gone';
   }
 
   /** Whether a turn may run now (T2). */
   get #room(): boolean {
-    return this.#phase === 'ready' && !this.#inTurn && this.#sealed === undefined && this.#open?.full !== true;
+    return this.#phase === 'ready' && !this.#inTurn && this.#writer?.room === true;
   }
 
   // --- the mailbox ---------------------------------------------------------------------------------------------------
 
   /** Takes a message whose input is parsed. Gives the answer. */
   take(message: Message, command: ErasedCommand, input: unknown, monotonic: number): Promise<unknown> {
-    this.#site.touched(this);
+    this.site.touched(this);
     this.#leaving = false;
     if (this.#phase === 'stopping' || this.#phase === 'gone') return Promise.reject(this.#stop?.error ?? coded('not_owner'));
-    if (message.signal?.aborted === true) return Promise.reject(coded('aborted'));
-    if (message.deadlineAt !== undefined && message.deadlineAt <= monotonic) return Promise.reject(coded('deadline_exceeded'));
+    if (message.signal !== undefined || message.deadlineAt !== undefined) {
+      const late = overdue(message, monotonic);
+      if (late !== undefined) return Promise.reject(late);
+    }
     if (this.#waiting >= this.compiled.spec.mailboxMax) return Promise.reject(coded('mailbox_full'));
-    if (this.#room && !this.#queue?.length) return this.#command(message, command, input);
+    if (this.#room && this.#mailbox === undefined) return this.#command(message, command, input);
     return new Promise((resolve, reject) => {
       this.#enqueue({ kind: 'command', message, command, input, resolve, reject });
-      this.#wait(1);
+      this.wait(1);
     });
   }
 
@@ -137,60 +125,53 @@ export class Activation implements EffectOwner {
     if (spec === undefined) return Promise.reject(coded('unknown_command'));
     const parsed = spec.input.safeParse(input);
     if (!parsed.success) return Promise.reject(refusalOf(parsed.error));
-    return this.take({ address: this.self, command, input, principal: self }, spec, parsed.data, this.#site.clock.monotonic());
+    return this.take({ address: this.self, command, input, principal: self }, spec, parsed.data, this.site.clock.monotonic());
   }
 
   outcome(id: string, outcome: Outcome<unknown>): void {
     if (this.#phase === 'stopping' || this.#phase === 'gone') return;
     this.#enqueue({ kind: 'outcome', id, outcome, tries: 0 });
-    this.#site.touched(this);
-    this.#site.kick(this);
+    this.site.touched(this);
+    this.site.kick(this);
   }
 
   /** Runs the reminders that are due; resolves when they are committed. */
   wake(): Promise<void> {
     if (this.#phase === 'stopping' || this.#phase === 'gone') return Promise.reject(coded('not_owner'));
     return new Promise((resolve, reject) => {
-      this.#enqueue({ kind: 'wake', resolve: () => { resolve(); }, reject });
-      this.#site.touched(this);
-      this.#site.kick(this);
+      // The answer may be a promise that rejects (the activation is lost before the commit): it must not be dropped.
+      this.#enqueue({ kind: 'wake', resolve: (answer) => { Promise.resolve(answer).then(() => { resolve(); }, reject); }, reject });
+      this.site.touched(this);
+      this.site.kick(this);
     });
   }
 
   /** Answers those whose deadline has passed or who gave up. */
   sweep(monotonic: number): void {
-    const queue = this.#queue;
-    if (queue !== undefined) {
-      const over = (item: Item): boolean => item.kind === 'command' && (item.message.signal?.aborted === true || (item.message.deadlineAt ?? Infinity) <= monotonic);
-      const late = queue.filter(over);
-      if (late.length > 0) this.#queue = queue.filter((item) => !over(item));
-      for (const item of late) if (item.kind === 'command') item.reject(coded(item.message.signal?.aborted === true ? 'aborted' : 'deadline_exceeded'));
-      this.#wait(-late.length);
-    }
-    for (const batch of [this.#inflight, this.#sealed, this.#open]) {
-      if (batch !== undefined) this.#wait(-batch.expire(monotonic, () => coded('deadline_exceeded')));
-    }
+    if (this.#mailbox !== undefined) this.wait(-this.#mailbox.sweep(monotonic));
+    this.#writer?.expire(monotonic);
   }
 
   #enqueue(item: Item): void {
-    (this.#queue ??= []).push(item);
+    (this.#mailbox ??= new Mailbox()).push(item);
     if (item.kind !== 'idle') this.#leaving = false;
   }
 
-  #wait(more: number): void {
+  /** For the writer too: more (or fewer) messages wait. */
+  wait(more: number): void {
     if (more === 0) return;
     const before = this.#waiting;
     this.#waiting += more;
-    this.#site.counts.waiting += more;
-    if (before === 0) this.#site.waits(this, true);
-    else if (this.#waiting === 0) this.#site.waits(this, false);
+    this.site.counts.waiting += more;
+    if (before === 0) this.site.waits(this, true);
+    else if (this.#waiting === 0) this.site.waits(this, false);
   }
 
   // --- activation ----------------------------------------------------------------------------------------------------
 
   /** Recovers the actor from its journal. `careful`: it failed before. */
   begin(careful: boolean): void {
-    const { journal, snapshots, clock, ulids, log, host } = this.#site;
+    const { journal, snapshots, clock, ulids, log, host } = this.site;
     this.#phase = 'activating';
     recover({
       journal, snapshots, ulids, log, host, careful,
@@ -199,7 +180,7 @@ export class Activation implements EffectOwner {
       partition: this.partition,
       epoch: this.epoch,
       now: () => clock.now(),
-      owner: () => this.#phase === 'activating' && this.#site.owns(this.partition, this.epoch),
+      owner: () => this.#phase === 'activating' && this.site.owns(this.partition, this.epoch),
     }).then(
       ({ core, opening }) => { this.#recovered(core, opening); },
       (error: unknown) => { this.#unrecovered(error); },
@@ -212,26 +193,15 @@ export class Activation implements EffectOwner {
       this.#leave();
       return;
     }
-    if (!this.#site.owns(this.partition, this.epoch)) {
+    if (!this.site.owns(this.partition, this.epoch)) {
       this.discard(coded('not_owner'), undefined);
       return;
     }
     this.#phase = 'ready';
-    this.#core = core;
-    this.#committed = core.state;
-    if (opening !== undefined) {
-      const part = encodeEvents([opening]);
-      this.#open = new Batch(core);
-      this.#open.add(part, part.length);
-      core.number += 1;
-      core.unsaved += 1;
-      core.id = opening.id;
-    }
-    this.#due = earliest(core);
-    if (this.#due !== undefined) this.#index = 'write';
+    this.#writer = new Writer(this.site, this, core, opening);
     for (const id of core.effects?.keys() ?? []) {
       // An outcome that waits since before a restart of this activation is the truth about its effect.
-      if (!this.#queue?.some((item) => item.kind === 'outcome' && item.id === id)) this.#runner().start(id, true);
+      if (this.#mailbox?.holdsOutcome(id) !== true) this.#runner().start(id, true);
     }
     this.pump();
   }
@@ -246,34 +216,32 @@ export class Activation implements EffectOwner {
       this.discard(error, undefined);
       return;
     }
-    this.#site.log.error({ ...nameOf(this.self), err: error }, 'actor cannot be activated: a bug; it stays unavailable');
+    this.site.log.error({ ...nameOf(this.self), err: error }, 'actor cannot be activated: a bug; it stays unavailable');
     const failure = error instanceof CodedError ? error : coded('internal_error');
     this.discard(failure, failure);
   }
 
   // --- turns ---------------------------------------------------------------------------------------------------------
 
-  #turn(principal: Principal, core: Core): ActiveTurn {
-    this.#site.counts.turns += 1;
-    const now = this.#site.clock.now();
-    const open = this.#open;
-    const stamp = open !== undefined && open.turns > 0 && open.time !== now ? now : undefined;
-    return new ActiveTurn(this.compiled, core, this.self, principal, now, stamp, this.#site.ulids);
+  #turn(principal: Principal, writer: Writer): ActiveTurn {
+    this.site.counts.turns += 1;
+    const now = this.site.clock.now();
+    return new ActiveTurn(this.compiled, writer.core, this.self, principal, now, writer.stamp(now), this.site.ulids);
   }
 
-  get #ready(): Core {
-    if (this.#core === undefined) throw new TypeError('A turn needs a recovered activation');
-    return this.#core;
+  get #ready(): Writer {
+    if (this.#writer === undefined) throw new TypeError('A turn needs a recovered activation');
+    return this.#writer;
   }
 
   #command(message: Message, command: ErasedCommand, input: unknown): Promise<unknown> {
-    const core = this.#ready;
+    const writer = this.#ready;
     const { id } = message;
     if (id !== undefined) {
-      const handled = handledBefore(core.handled, id, this.#site.clock.now());
-      if (handled !== undefined) return this.#answer(handled.output, false, message.deadlineAt);
+      const handled = handledBefore(writer.core.handled, id, this.site.clock.now());
+      if (handled !== undefined) return writer.answer(handled.output, false, message.deadlineAt);
     }
-    const turn = this.#turn(message.principal, core);
+    const turn = this.#turn(message.principal, writer);
     let output: unknown;
     this.#inTurn = true;
     try {
@@ -281,29 +249,30 @@ export class Activation implements EffectOwner {
       if (!parsed.success) throw new TypeError(`${this.compiled.type}: the output of ${message.command} does not match its schema`, { cause: parsed.error });
       output = parsed.data;
       if (id !== undefined) turn.record(runtimeKinds.handled, output === undefined ? { id } : { id, output });
-      this.#absorb(turn);
+      writer.absorb(turn);
     } catch (error) {
       turn.end();
-      if (error instanceof CodedError) return this.#answer(error, true, message.deadlineAt);
+      if (error instanceof CodedError) return writer.answer(error, true, message.deadlineAt);
       return Promise.reject(this.#bug(error, message.command));
     } finally {
       this.#inTurn = false;
     }
-    return this.#answer(output, false, message.deadlineAt);
+    return writer.answer(output, false, message.deadlineAt);
   }
 
   /** A turn without a caller. Gives whether it happened; a refusal is logged and `declined`. */
-  #internal(what: string, run: (turn: ActiveTurn) => void): 'done' | 'declined' | 'bug' {
-    const turn = this.#turn(self, this.#ready);
+  run(what: string, handler: (turn: ActiveTurn) => void): 'done' | 'declined' | 'bug' {
+    const writer = this.#ready;
+    const turn = this.#turn(self, writer);
     this.#inTurn = true;
     try {
-      run(turn);
-      this.#absorb(turn);
+      handler(turn);
+      writer.absorb(turn);
       return 'done';
     } catch (error) {
       turn.end();
       if (error instanceof CodedError) {
-        this.#site.log.warn({ ...nameOf(this.self), turn: what, code: error.code, reason: error.message }, 'turn refused');
+        this.site.log.warn({ ...nameOf(this.self), turn: what, code: error.code, reason: error.message }, 'turn refused');
         return 'declined';
       }
       this.#bug(error, what);
@@ -316,36 +285,36 @@ export class Activation implements EffectOwner {
   #item(item: Item): void {
     switch (item.kind) {
       case 'command': {
-        this.#wait(-1);
-        const { message } = item;
-        if (message.signal?.aborted === true) item.reject(coded('aborted'));
-        else if (message.deadlineAt !== undefined && message.deadlineAt <= this.#site.clock.monotonic()) item.reject(coded('deadline_exceeded'));
-        else item.resolve(this.#command(message, item.command, item.input));
+        this.wait(-1);
+        const late = overdue(item.message, this.site.clock.monotonic());
+        if (late === undefined) item.resolve(this.#command(item.message, item.command, item.input));
+        else item.reject(late);
         return;
       }
       case 'outcome': {
-        this.#outcome(item.id, item.outcome, item.tries);
+        this.#again(endEffect(this, item.id, item.outcome, item.tries));
         return;
       }
       case 'reminder': {
-        this.#reminder(item.name, item.tries);
+        this.#again(fireReminder(this, item.name, item.tries));
         return;
       }
       case 'wake': {
-        const now = this.#site.clock.now();
-        const due = [...(this.#ready.reminders ?? [])].filter(([, at]) => at <= now).sort(([, a], [, b]) => a - b);
+        const now = this.site.clock.now();
+        const due = [...(this.#ready.core.reminders ?? [])].filter(([, at]) => at <= now).sort(([, a], [, b]) => a - b);
         // Needless: the index is behind the journal.
-        if (due.length === 0) this.#index ??= 'check';
-        this.#queue?.unshift(...due.map(([name]): Item => ({ kind: 'reminder', name, tries: 0 })), { kind: 'woken', resolve: item.resolve, reject: item.reject });
+        if (due.length === 0) this.#ready.checkIndex();
+        const reminders = due.map(([name]): Item => ({ kind: 'reminder', name, tries: 0 }));
+        this.#mailbox?.pushFront([...reminders, { kind: 'woken', resolve: item.resolve, reject: item.reject }]);
         return;
       }
       case 'woken': {
-        item.resolve(this.#answer(undefined, false, undefined));
+        item.resolve(this.#ready.answer(undefined, false, undefined));
         return;
       }
       case 'idle': {
         const { onIdle } = this.compiled.spec;
-        if (onIdle !== undefined && this.#leaving && this.#internal('onIdle', onIdle) === 'bug') {
+        if (onIdle !== undefined && this.#leaving && this.run('onIdle', onIdle) === 'bug') {
           // It was about to leave anyway, and leaving is a restart.
           this.#phase = 'ready';
         }
@@ -354,292 +323,83 @@ export class Activation implements EffectOwner {
     }
   }
 
-  #outcome(id: string, outcome: Outcome<unknown>, tries: number): void {
-    const intent = this.#ready.effects?.get(id);
-    if (intent === undefined) return;
-    const spec = this.compiled.effects.get(intent.name);
-    const end = (turn: ActiveTurn): void => {
-      turn.record(runtimeKinds.effectEnded, outcome.ok ? { id, ok: true } : { id, ok: false, code: outcome.code });
-    };
-    const done = this.#internal(`done of ${intent.name}`, (turn) => {
-      end(turn);
-      if (spec !== undefined && intent.name !== tellEffect && tries < limits.poisonTriesMax) spec.done(turn, outcome, spec.input.parse(intent.input));
-    });
-    if (done === 'bug') this.#again({ kind: 'outcome', id, outcome, tries: tries + 1 }, tries);
-    else if (done === 'declined') this.#internal(`end of ${intent.name}`, end);
-  }
-
-  #reminder(name: string, tries: number): void {
-    const at = this.#ready.reminders?.get(name);
-    if (at === undefined || at > this.#site.clock.now()) return;
-    const handler = this.compiled.reminders.get(name);
-    if (handler === undefined) this.#site.log.error({ ...nameOf(this.self), reminder: name }, 'reminder given up: the code does not know it');
-    const done = this.#internal(`reminder ${name}`, (turn) => {
-      turn.gone(name);
-      if (handler !== undefined && tries < limits.poisonTriesMax) handler(turn);
-    });
-    if (done === 'bug') this.#again({ kind: 'reminder', name, tries: tries + 1 }, tries);
-    else if (done === 'declined') this.#internal(`end of reminder ${name}`, (turn) => { turn.gone(name); });
-  }
-
-  #again(item: Item, tries: number): void {
-    if (tries + 1 >= limits.poisonTriesMax) this.#site.log.error({ ...nameOf(this.self), item: item.kind }, 'handler given up: every run ended in a bug');
-    (this.#queue ??= []).unshift(item);
+  #again(item: Item | undefined): void {
+    if (item !== undefined) (this.#mailbox ??= new Mailbox()).pushFront([item]);
   }
 
   /** T5. Gives what the caller is told. */
   #bug(error: unknown, what: string): CodedError {
     const correlationId = randomUUID();
-    this.#site.log.error({ ...nameOf(this.self), turn: what, correlation_id: correlationId, err: error }, 'bug in a handler: nothing of the turn is committed');
+    this.site.log.error({ ...nameOf(this.self), turn: what, correlation_id: correlationId, err: error }, 'bug in a handler: nothing of the turn is committed');
     if (this.#phase === 'ready') {
       this.#phase = 'failing';
-      this.#site.kick(this);
+      this.site.kick(this);
     }
     return coded('internal_error', undefined, { details: { correlation_id: correlationId } });
-  }
-
-  /** Puts a turn's events into a batch and makes the core what it is after the turn. Throws `commit_too_large`. */
-  #absorb(turn: ActiveTurn): void {
-    const core = this.#ready;
-    if (turn.events === undefined) {
-      turn.absorb();
-      const after = this.#last;
-      if (turn.timers !== undefined) {
-        if (after === undefined) this.#setTimers(turn.timers);
-        else after.timers = [...(after.timers ?? []), ...turn.timers];
-      }
-      return;
-    }
-    const part = encodeEvents(turn.events);
-    const bytes = Buffer.byteLength(part);
-    if (bytes > turnMaxBytes) throw coded('commit_too_large');
-    if (this.#open !== undefined && this.#open.turns > 0 && this.#open.bytes + bytes + 1 > eventsMaxBytes) {
-      this.#sealed = this.#open;
-      this.#open = undefined;
-    }
-    const batch = this.#open ??= new Batch(core);
-    if (batch.turns === 0) batch.time = turn.now;
-    const due = turn.absorb();
-    batch.add(part, bytes);
-    batch.turns += 1;
-    batch.after(core);
-    if (turn.reminds) {
-      batch.reminds = true;
-      batch.due = due;
-    }
-    if (turn.starts !== undefined) batch.starts = batch.starts === undefined ? turn.starts : [...batch.starts, ...turn.starts];
-    if (turn.aborts !== undefined) batch.aborts = [...(batch.aborts ?? []), ...turn.aborts];
-    if (turn.timers !== undefined) batch.timers = [...(batch.timers ?? []), ...turn.timers];
-    if (!this.#busy) this.#site.kick(this);
-  }
-
-  /** The last batch that is not acknowledged. */
-  get #last(): Batch | undefined {
-    return this.#open !== undefined && this.#open.turns > 0 ? this.#open : this.#sealed ?? this.#inflight;
-  }
-
-  /** T3. */
-  #answer(value: unknown, failed: boolean, deadlineAt: number | undefined): Promise<unknown> {
-    const batch = this.#last;
-    // oxlint-disable-next-line prefer-promise-reject-errors -- `value` is a CodedError when `failed`
-    if (batch === undefined) return failed ? Promise.reject(value) : Promise.resolve(value);
-    return new Promise((resolve, reject) => {
-      batch.waiters.push({ resolve, reject, value, failed, deadlineAt, settled: false });
-      this.#wait(1);
-    });
   }
 
   // --- commits -------------------------------------------------------------------------------------------------------
 
   /** Does what can be done: turns, then the next commit, then what had to wait for both. */
   pump(): void {
-    for (let queue = this.#queue; queue !== undefined && queue.length > 0 && this.#room; queue = this.#queue) {
-      const item = queue.shift();
-      if (item !== undefined) this.#item(item);
+    while (this.#mailbox !== undefined && this.#room) {
+      const item = this.#mailbox.shift();
+      if (item === undefined) break;
+      this.#item(item);
     }
-    if (this.#queue?.length === 0) this.#queue = undefined;
-    if (this.#busy || this.#phase === 'activating' || this.#phase === 'gone') return;
-    if (this.#index !== undefined && this.#phase !== 'stopping') this.#writeIndex(this.#index);
-    else if (this.#sealed !== undefined) this.#commit(this.#sealed);
-    else if (this.#open !== undefined && this.#open.turns > 0) this.#commit(this.#open);
-    else if (this.#phase === 'failing') this.#restart();
-    else if (this.#phase === 'stopping') this.#leave();
-    else if (this.#leaving && this.quiet) this.#leave();
+    if (this.#mailbox?.empty === true) this.#mailbox = undefined;
+    if (this.#phase === 'activating' || this.#phase === 'gone' || this.#writer?.step() === true) return;
+    switch (this.#phase) {
+      case 'failing': {
+        this.#restart();
+        return;
+      }
+      case 'stopping': {
+        this.#leave();
+        return;
+      }
+      case 'ready': {
+        if (this.#leaving && this.quiet) this.#leave();
+      }
+    }
   }
 
-  #commit(batch: Batch): void {
-    const site = this.#site;
-    if (!site.owns(this.partition, this.epoch)) {
-      this.discard(coded('not_owner'), undefined);
-      return;
-    }
-    if (site.counts.appends >= limits.appendsMax) {
-      site.park(this);
-      return;
-    }
-    if (batch === this.#sealed) this.#sealed = undefined;
-    else this.#open = undefined;
-    this.#inflight = batch;
-    this.#busy = true;
-    site.counts.appends += 1;
-    const { due } = batch;
-    if (due !== undefined && due < (site.reminders.known(this.key) ?? Infinity)) {
-      // Before the commit (reminders.ts M1).
-      site.reminders.put(this.key, this.self, this.partition, due).then(
-        () => {
-          if (this.#phase !== 'gone' && site.owns(this.partition, this.epoch)) this.#append(batch);
-          else this.#lost(coded('not_owner'));
-        },
-        (error: unknown) => { this.#lost(error); },
-      );
-    } else this.#append(batch);
-  }
-
-  #append(batch: Batch): void {
-    const core = this.#ready;
-    const data = encodeParts({
-      v: 1, e: this.epoch, n: batch.number, f: batch.feed, c: batch.feedEnd - batch.feed + 1, m: batch.mark, p: core.seq, h: core.hash, t: batch.time,
-    }, batch.parts);
-    const appended = this.#site.journal.append(journalSubject(this.partition, this.self), data, core.seq);
-    // While the append is under way.
-    const hash = hashOf(data);
-    const body = this.#pending || core.unsaved < this.compiled.spec.snapshotEvery ? undefined : this.#snapshotBody(core);
-    appended.then(
-      (seq) => { this.#acknowledged(batch, seq, hash, body); },
-      (error: unknown) => { this.#lost(error); },
-    );
-  }
-
-  #acknowledged(batch: Batch, seq: number, hash: string, body: string | undefined): void {
-    const site = this.#site;
-    site.counts.appends -= 1;
-    site.counts.commits += 1;
-    site.unpark();
-    if (this.#phase === 'gone') return;
-    const core = this.#ready;
-    core.seq = seq;
-    core.hash = hash;
-    core.epoch = this.epoch;
-    this.#committed = batch.state;
-    this.#inflight = undefined;
-    this.#busy = false;
-    this.#wait(-batch.answer());
-    for (const id of batch.starts ?? []) this.#runner().start(id, false);
-    for (const id of batch.aborts ?? []) this.#effects?.abort(id);
-    if (batch.timers !== undefined) this.#setTimers(batch.timers);
-    if (body !== undefined) this.#saveSnapshot(body);
-    if (batch.reminds) {
-      this.#due = batch.due;
-      this.#index ??= 'check';
-    }
-    this.pump();
-  }
-
-  #lost(error: unknown): void {
-    this.#site.counts.appends -= 1;
-    this.#site.unpark();
-    if (this.#phase === 'gone') return;
-    if (error instanceof CodedError) {
-      this.#site.log.warn({ ...nameOf(this.self), code: error.code }, 'append failed: the activation ends');
-      this.discard(error, undefined);
-      return;
-    }
-    this.#site.log.error({ ...nameOf(this.self), err: error }, 'append failed without a code: the activation ends');
-    this.discard(coded('internal_error'), undefined);
-  }
-
-  /** Brings the reminder index to the committed reminders. What waits for its commit is the commit's business (M1). */
-  #writeIndex(mode: 'check' | 'write'): void {
-    const { reminders, log } = this.#site;
-    this.#index = undefined;
-    const due = this.#due;
-    if (!this.#site.owns(this.partition, this.epoch) || (mode === 'check' && due === reminders.known(this.key))) {
-      this.pump();
-      return;
-    }
-    this.#busy = true;
-    const write = due === undefined
-      ? reminders.delete(this.key, this.self, this.partition)
-      : reminders.put(this.key, this.self, this.partition, due);
-    write.catch((error: unknown) => {
-      log.warn({ ...nameOf(this.self), err: error }, 'reminder index not written; the actor may be woken needlessly');
-      if (due !== undefined && this.#phase !== 'gone') reminders.expect(this.key, this.self, this.partition, due);
-    }).finally(() => {
-      this.#busy = false;
-      this.pump();
-    });
+  acknowledged(batch: Batch): void {
+    if (batch.starts !== undefined) for (const id of batch.starts) this.#runner().start(id, false);
+    if (batch.aborts !== undefined) for (const id of batch.aborts) this.#effects?.abort(id);
+    if (batch.timers !== undefined) this.setTimers(batch.timers);
   }
 
   // --- effects and timers ----------------------------------------------------------------------------------------------
 
   #runner(): EffectRunner {
-    this.#effects ??= new EffectRunner(this.#site, this);
+    this.#effects ??= new EffectRunner(this.site, this);
     return this.#effects;
   }
 
   intent(id: string): Intent | undefined {
-    return this.#core?.effects?.get(id);
+    return this.#writer?.core.effects?.get(id);
   }
 
   serves(): boolean {
-    return this.#phase !== 'stopping' && this.#phase !== 'gone' && this.#site.owns(this.partition, this.epoch);
+    return this.#phase !== 'stopping' && this.#phase !== 'gone' && this.site.owns(this.partition, this.epoch);
   }
 
-  #setTimers(requests: readonly TimerRequest[]): void {
-    const { alarms, clock, log } = this.#site;
-    this.#timers ??= new Map();
-    const timers = this.#timers;
-    for (const { command, afterMs, input } of requests) {
-      alarms.cancel(timers.get(command));
-      timers.set(command, alarms.set(clock.monotonic() + afterMs, () => {
-        timers.delete(command);
-        this.call(command, input).catch((error: unknown) => {
-          log.warn({ ...nameOf(this.self), command, err: error }, 'timer failed');
-        });
-      }));
-    }
-  }
-
-  // --- snapshots -------------------------------------------------------------------------------------------------------
-
-  #snapshotBody(core: Core): string | undefined {
-    const { checked, refused } = this.#site.snapshotTypes;
-    const { type } = this.compiled;
-    if (refused.has(type)) return undefined;
-    if (!checked.has(type)) {
-      checked.add(type);
-      const fault = jsonFault(core.state);
-      if (fault !== undefined) {
-        refused.add(type);
-        this.#site.log.error({ ...nameOf(this.self), fault }, 'state is not JSON: actors of this type are not snapshotted');
-        return undefined;
-      }
-    }
-    core.unsaved = 0;
-    return encodeBody(this.compiled, core);
-  }
-
-  #saveSnapshot(body: string): Promise<void> {
-    const data = encodeSnapshot(body, this.#ready);
-    if (data.byteLength > limits.commitMaxBytes) {
-      this.#site.log.warn({ ...nameOf(this.self), bytes: data.byteLength }, 'snapshot too large, not written');
-      return Promise.resolve();
-    }
-    return this.#site.snapshots.put(snapshotSubject(this.partition, this.self), data).catch((error: unknown) => {
-      this.#site.log.warn({ ...nameOf(this.self), err: error }, 'snapshot not written');
-    });
+  /** Timers of a committed turn, or of one that had nothing to commit. */
+  setTimers(requests: readonly TimerRequest[]): void {
+    this.#timers ??= new Timers(this.site, this);
+    this.#timers.set(requests);
   }
 
   // --- the end ---------------------------------------------------------------------------------------------------------
 
   #restart(): void {
-    const { alarms, clock } = this.#site;
+    const { alarms, clock } = this.site;
     const now = clock.monotonic();
     const trouble = this.#trouble ??= { count: 0, at: now, alarm: undefined };
     trouble.count = now - trouble.at > 2 * limits.restartMaxMs ? 1 : trouble.count + 1;
     trouble.at = now;
     this.#phase = 'activating';
-    this.#open = undefined;
     const delayMs = Math.min(limits.restartBaseMs * 2 ** (trouble.count - 1), limits.restartMaxMs);
     trouble.alarm = alarms.set(now + delayMs, () => {
       trouble.alarm = undefined;
@@ -653,7 +413,7 @@ export class Activation implements EffectOwner {
     if (!this.quiet) return false;
     this.#leaving = true;
     // An actor without a journal has nothing to say goodbye to.
-    if (this.compiled.spec.onIdle !== undefined && this.#ready.seq > 0) this.#enqueue({ kind: 'idle' });
+    if (this.compiled.spec.onIdle !== undefined && this.#ready.core.seq > 0) this.#enqueue({ kind: 'idle' });
     this.pump();
     return true;
   }
@@ -667,7 +427,7 @@ export class Activation implements EffectOwner {
     this.#stop = { done, resolve, error };
     const recovering = this.#phase === 'activating' && this.#trouble?.alarm === undefined;
     this.#phase = 'stopping';
-    this.#refuseQueue(error);
+    this.#refuseMailbox(error);
     this.#halt(coded('fenced'));
     if (!recovering) this.pump();
     return done;
@@ -677,42 +437,36 @@ export class Activation implements EffectOwner {
   discard(error: CodedError, failure: CodedError | undefined): void {
     if (this.#phase === 'gone') return;
     this.#phase = 'gone';
-    this.#refuseQueue(error);
-    for (const batch of [this.#inflight, this.#sealed, this.#open]) if (batch !== undefined) this.#wait(-batch.fail(error));
+    this.#refuseMailbox(error);
+    this.#writer?.fail(error);
     this.#halt(error);
-    this.#site.ended(this, failure);
+    this.site.ended(this, failure);
     this.#stop?.resolve();
   }
 
   #leave(): void {
-    const core = this.#core;
-    const saves = core !== undefined && core.seq > 0 && core.unsaved >= Math.min(this.compiled.spec.snapshotEvery, limits.snapshotIdleEvents);
-    const body = saves ? this.#snapshotBody(core) : undefined;
-    const saved = body === undefined ? undefined : this.#saveSnapshot(body);
+    const saved = this.#writer?.save();
     this.#phase = 'gone';
     this.#halt(coded('fenced'));
-    this.#site.ended(this, undefined);
+    this.site.ended(this, undefined);
     const stop = this.#stop;
     if (stop === undefined) return;
     if (saved === undefined) stop.resolve();
-    else saved.finally(stop.resolve);
+    else void saved.then(stop.resolve);
   }
 
-  #refuseQueue(error: CodedError): void {
-    const queue = this.#queue ?? [];
-    this.#queue = undefined;
-    for (const item of queue) {
-      if (item.kind === 'command') this.#wait(-1);
-      if (item.kind === 'command' || item.kind === 'wake' || item.kind === 'woken') item.reject(error);
-    }
+  #refuseMailbox(error: CodedError): void {
+    const mailbox = this.#mailbox;
+    this.#mailbox = undefined;
+    if (mailbox !== undefined) this.wait(-mailbox.refuse(error));
   }
 
   /** Effects and timers end with the activation; the next owner resumes the effects. */
   #halt(reason: CodedError): void {
     this.#effects?.stop(reason);
     this.#effects = undefined;
-    for (const alarm of this.#timers?.values() ?? []) this.#site.alarms.cancel(alarm);
+    this.#timers?.stop();
     this.#timers = undefined;
-    this.#site.alarms.cancel(this.#trouble?.alarm);
+    this.site.alarms.cancel(this.#trouble?.alarm);
   }
 }

@@ -7,7 +7,7 @@
 import type { CodedError } from '../../contracts/errors.ts';
 import { limits } from '../../contracts/limits.ts';
 import type { Core } from './fold.ts';
-import type { TimerRequest } from './turn.ts';
+import type { ActiveTurn, TimerRequest } from './turn.ts';
 
 /** Bytes of a commit besides its events, rounded up. */
 const headMaxBytes = 512;
@@ -59,6 +59,19 @@ export class Batch {
   add(part: string, bytes: number): void {
     this.parts.push(part);
     this.bytes += bytes + 1;
+  }
+
+  /** Notes what a turn wants done after the commit. `core` is the core after it, `due` the earliest reminder if it touched any. */
+  take(turn: ActiveTurn, due: number | undefined, core: Core): void {
+    this.turns += 1;
+    this.after(core);
+    if (turn.reminds) {
+      this.reminds = true;
+      this.due = due;
+    }
+    if (turn.starts !== undefined) this.starts = this.starts === undefined ? turn.starts : [...this.starts, ...turn.starts];
+    if (turn.aborts !== undefined) this.aborts = this.aborts === undefined ? turn.aborts : [...this.aborts, ...turn.aborts];
+    if (turn.timers !== undefined) this.timers = this.timers === undefined ? turn.timers : [...this.timers, ...turn.timers];
   }
 
   after(core: Core): void {

@@ -22,7 +22,7 @@ import type { Access, ActorDefinition } from './define.ts';
 import type { Log } from './log.ts';
 import type { Engine, EngineStats, Message, Sender } from './message.ts';
 import { ReminderIndex } from './reminders.ts';
-import type { Counts, Site } from './site.ts';
+import type { Counts, Parked, Site } from './site.ts';
 import type { Clock, Journal, LastValue } from './store.ts';
 import { Ulids } from './ulid.ts';
 
@@ -78,12 +78,12 @@ class LocalEngine implements Engine {
   /** Partitions that may commit: those held, and those whose hand-over is not finished. */
   readonly #owned = new Map<number, number>();
   readonly #waiting = new Set<Activation>();
-  readonly #parked = new Set<Activation>();
+  readonly #parked = new Set<Parked>();
   readonly #site: Site;
   readonly #counts: Counts = { turns: 0, commits: 0, effects: 0, appends: 0, waiting: 0 };
   readonly #clock: Clock;
   readonly #activationsMax: number;
-  #kicked: Activation[] = [];
+  #kicked: Parked[] = [];
   /** Until the first `leaseUntil` the host has no lease to lose (one host, tests). */
   #lease = Number.POSITIVE_INFINITY;
   #leaseAlarm: ReturnType<Alarms['set']> | undefined;
@@ -218,7 +218,7 @@ class LocalEngine implements Engine {
 
   #expire(): void {
     this.#options.log.warn({ activations: this.#activations.size }, 'lease expired: everything active ends');
-    for (const activation of [...this.#activations.values()]) activation.discard(coded('not_owner'), undefined);
+    for (const activation of this.#activations.values()) activation.discard(coded('not_owner'), undefined);
   }
 
   #in(partition: number): Activation[] {
@@ -253,7 +253,7 @@ class LocalEngine implements Engine {
     this.held.clear();
     this.#owned.clear();
     // What has begun may yet be stored: an append cannot be called back.
-    for (const activation of [...this.#activations.values()]) activation.discard(coded('interrupted'), undefined);
+    for (const activation of this.#activations.values()) activation.discard(coded('interrupted'), undefined);
     this.#site.reminders.close();
     this.#site.alarms.close();
     this.#wall.close();
@@ -272,7 +272,7 @@ class LocalEngine implements Engine {
 
   // --- bookkeeping -----------------------------------------------------------------------------------------------------
 
-  #kick(activation: Activation): void {
+  #kick(activation: Parked): void {
     if (activation.kicked) return;
     activation.kicked = true;
     this.#kicked.push(activation);
@@ -360,7 +360,7 @@ class LocalEngine implements Engine {
 
   #sweep(): void {
     const now = this.#clock.monotonic();
-    for (const activation of [...this.#waiting]) activation.sweep(now);
+    for (const activation of this.#waiting) activation.sweep(now);
     let left: number = limits.passivationsMax;
     for (const list of this.#types.values()) {
       const idle: Activation[] = [];

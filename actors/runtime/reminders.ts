@@ -117,7 +117,7 @@ export class ReminderIndex {
 
   close(): void {
     this.#closed = true;
-    for (const key of [...this.#entries.keys()]) this.#drop(key);
+    for (const key of this.#entries.keys()) this.#drop(key);
   }
 
   #note(key: string, self: ActorAddress, partition: number, at: number): void {

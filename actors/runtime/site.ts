@@ -24,6 +24,12 @@ export interface Counts {
   waiting: number;
 }
 
+/** What the host runs again later: at the end of the task, or when an append ends. */
+export interface Parked {
+  kicked: boolean;
+  pump(): void;
+}
+
 export interface Site {
   readonly host: string;
   readonly journal: Journal;
@@ -41,9 +47,9 @@ export interface Site {
   /** Whether the host may commit for the partition under the epoch: held, and the lease is good. */
   owns(partition: number, epoch: number): boolean;
   /** Runs the activation's `pump` at the end of the current task, once. */
-  kick(activation: Activation): void;
+  kick(activation: Parked): void;
   /** The host has as many appends under way as it may: `pump` is run when one ends. */
-  park(activation: Activation): void;
+  park(activation: Parked): void;
   /** An append ended. */
   unpark(): void;
   /** The activation was used: it is the last to be passivated. */

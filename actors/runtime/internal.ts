@@ -1,0 +1,71 @@
+/**
+ * Turns without a caller: an effect's outcome, a reminder. Nobody can be told that they failed, so each has a way out.
+ *
+ * Guarantees: the handler's events are committed together with the effect's end (the reminder's going). A handler that
+ * refuses loses its events and the effect ends all the same, logged; one that ends in a bug is run again after the restart,
+ * `limits.poisonTriesMax` times, then it is given up, logged.
+ */
+import { runtimeKinds } from '../../contracts/event.ts';
+import { limits } from '../../contracts/limits.ts';
+import type { ActorAddress } from '../../contracts/subjects.ts';
+import type { Compiled } from './compile.ts';
+import type { Outcome } from './define.ts';
+import type { Core } from './fold.ts';
+import type { Item } from './mailbox.ts';
+import { nameOf, type Site } from './site.ts';
+import { tellEffect, type ActiveTurn } from './turn.ts';
+
+export interface InternalTurns {
+  readonly self: ActorAddress;
+  readonly compiled: Compiled;
+  readonly core: Core;
+  readonly site: Site;
+  /** Runs a turn as the actor itself. `declined`: it threw a coded error; `bug`: the activation will restart. */
+  run(what: string, handler: (turn: ActiveTurn) => void): 'done' | 'declined' | 'bug';
+}
+
+const given = (turns: InternalTurns, tries: number): boolean => {
+  if (tries < limits.poisonTriesMax) return false;
+  turns.site.log.error({ ...nameOf(turns.self), tries }, 'handler given up: every run ended in a bug');
+  return true;
+};
+
+/** Gives the item to put back if the handler has to be run again. */
+export const endEffect = (turns: InternalTurns, id: string, outcome: Outcome<unknown>, tries: number): Item | undefined => {
+  const intent = turns.core.effects?.get(id);
+  if (intent === undefined) return undefined;
+  const spec = turns.compiled.effects.get(intent.name);
+  const end = (turn: ActiveTurn): void => {
+    turn.record(runtimeKinds.effectEnded, outcome.ok ? { id, ok: true } : { id, ok: false, code: outcome.code });
+  };
+  if (spec === undefined || intent.name === tellEffect || given(turns, tries)) {
+    turns.run(`end of ${intent.name}`, end);
+    return undefined;
+  }
+  const done = turns.run(`done of ${intent.name}`, (turn) => {
+    end(turn);
+    spec.done(turn, outcome, spec.input.parse(intent.input));
+  });
+  if (done === 'declined') turns.run(`end of ${intent.name}`, end);
+  return done === 'bug' ? { kind: 'outcome', id, outcome, tries: tries + 1 } : undefined;
+};
+
+/** Gives the item to put back if the handler has to be run again. */
+export const fireReminder = (turns: InternalTurns, name: string, tries: number): Item | undefined => {
+  const at = turns.core.reminders?.get(name);
+  // Set anew or forgotten since it became due.
+  if (at === undefined || at > turns.site.clock.now()) return undefined;
+  const handler = turns.compiled.reminders.get(name);
+  const gone = (turn: ActiveTurn): void => { turn.gone(name); };
+  if (handler === undefined) turns.site.log.error({ ...nameOf(turns.self), reminder: name }, 'reminder given up: the code does not know it');
+  if (handler === undefined || given(turns, tries)) {
+    turns.run(`end of reminder ${name}`, gone);
+    return undefined;
+  }
+  const done = turns.run(`reminder ${name}`, (turn) => {
+    gone(turn);
+    handler(turn);
+  });
+  if (done === 'declined') turns.run(`end of reminder ${name}`, gone);
+  return done === 'bug' ? { kind: 'reminder', name, tries: tries + 1 } : undefined;
+};
