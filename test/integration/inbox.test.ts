@@ -6,7 +6,7 @@ import { connectNats } from '../../actors/runtime/nats/connect.ts';
 import { ensureStreams } from '../../actors/runtime/nats/streams.ts';
 import { inboxSubject, partitionOf, streams } from '../../contracts/subjects.ts';
 import type { DeadLetter } from '../../actors/runtime/cluster/deadletter.ts';
-import { call, hostHere, type HostHere } from '../harness/cluster.ts';
+import { call, callUntil, hostHere, type HostHere } from '../harness/cluster.ts';
 import { recorder } from '../harness/log.ts';
 import { startNats, type NatsServer } from '../harness/nats.ts';
 import { tallyActor } from '../harness/tally.ts';
@@ -48,8 +48,8 @@ const address = (key: string): { org: string; type: string; key: string } => ({ 
 
 /** Waits until the actor has counted so many names; asks again after each answer, bounded by the test's time. */
 const untilNames = async (key: string, count: number): Promise<string[]> => {
-  for (;;) {
-    const { names } = await call(nc, address(key), 'get', {}) as { names: string[] };
+  for (let tries = 0; ; tries++) {
+    const { names } = await callUntil(nc, address(key), 'get', {}, `${org}-${key}-${count}-${tries}`) as { names: string[] };
     if (names.length >= count) return names;
     await new Promise((resolve) => { setImmediate(resolve); });
   }
