@@ -82,7 +82,7 @@ export const watchCertificate = (options: {
   };
   const poll = (): void => {
     reload().catch((error: unknown) => {
-      const cause = error instanceof Error && error.cause !== undefined ? String(error.cause) : shown(error).message;
+      const cause = error instanceof Error && error.cause instanceof Error ? error.cause.message : shown(error).message;
       if (cause === told) return;
       told = cause;
       log.warn({ cause }, 'certificate not loaded, the old one stays in service');

@@ -47,6 +47,9 @@ export interface Gateway {
   /** 0 = off. */
   readonly opsPort: number;
   readonly certificate: CertificateState;
+  /** Requests being answered, and WebSockets open. */
+  readonly requests: number;
+  readonly sockets: number;
   link(): LinkState;
   onLink(call: (state: LinkState) => void): () => void;
   reloadCertificate(): Promise<{ readonly swapped: boolean } & CertificateState>;
@@ -209,6 +212,12 @@ export const startGateway = async (config: GatewayConfig, dependencies: GatewayD
   return {
     port: server.port,
     opsPort: opened.ops?.port ?? 0,
+    get requests() {
+      return server.requests;
+    },
+    get sockets() {
+      return server.sockets.size;
+    },
     get certificate() {
       return watch.state;
     },

@@ -10,6 +10,7 @@
  * T4  Several processes may listen on one port (SO_REUSEPORT, uWebSockets.js' default).
  * Strings of a request are read before the handler returns: uWebSockets.js reuses their memory.
  */
+import { STATUS_CODES } from 'node:http';
 import type { HttpRequest, HttpResponse, TemplatedApp, us_listen_socket, us_socket_context_t } from 'uWebSockets.js';
 import { coded, refuse } from '../contracts/errors.ts';
 import { limits } from '../contracts/limits.ts';
@@ -129,7 +130,7 @@ export const startServer = async (options: ServerOptions): Promise<Server> => {
 
   const write = (res: HttpResponse, answer: Answer, closes: boolean): void => {
     res.cork(() => {
-      res.writeStatus(String(answer.status));
+      res.writeStatus(`${answer.status} ${STATUS_CODES[answer.status] ?? ''}`);
       for (const [name, value] of Object.entries(answer.headers)) res.writeHeader(name, value);
       res.end(answer.body, closes || !accepting);
     });
