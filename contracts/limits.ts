@@ -287,7 +287,9 @@ export const limits = {
   /** Milliseconds: first and largest upper bound of a client's wait before it reconnects (full jitter). */
   clientReconnectBaseMs: 100,
   clientReconnectMaxMs: 5_000,
-  /** Attempts in a row without a frame from the server after which a client gives up with `upstream_unavailable`. */
+  /** Milliseconds that a connection which has shown no event must last before a client takes it as restored. */
+  clientSettleMs: 500,
+  /** Attempts in a row that restored nothing, after which a client gives up with `upstream_unavailable`. */
   clientAttemptsMax: 100,
   /** Milliseconds after a reconnect that a cancel of the running turn waits for the replay to show whether that turn ended. */
   clientReplayQuietMs: 200,

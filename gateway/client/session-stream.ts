@@ -4,8 +4,9 @@
  * C1  Every event is given to `onEvent` once, in order. `seq_no` is contiguous or the stream ends as `broken`: a gap or a
  *     repeat is shown and counted, never papered over.
  * C2  It reconnects with `last_seq_no` after the codes of `reconnectCodes` (1006 included) and after no other
- *     (decisions, Edge gateway; WSS-050), with full jitter, giving up after `clientAttemptsMax` attempts without a frame.
- * C3  A connection counts as restored when the server has sent a frame on it, not when it opened.
+ *     (decisions, Edge gateway; WSS-050), with full jitter, giving up after `clientAttemptsMax` attempts that restored nothing.
+ * C3  A connection counts as restored when an event arrived on it, or when it has answered and lasted `clientSettleMs`: a
+ *     gateway accepts and answers pings also while its daemon is away, and closes with 4004 a moment later.
  * C4  A silent connection is pinged and, without an answer, given up: a half-open one is found in at most
  *     `clientPingMs` + `clientPongMs`.
  * C5  Messages, approvals and cancels are repeated after a reconnect as `outbox.ts` says.
@@ -51,7 +52,7 @@ export interface StreamCounts {
 }
 
 export interface Reconnected {
-  /** Milliseconds from the loss (or the first attempt that failed) to the first frame on the new connection. */
+  /** Milliseconds from the loss (or the first attempt that failed) to the first frame on the connection that restored it. */
   readonly downMs: number;
   readonly attempts: number;
   readonly lost: number;
@@ -106,8 +107,10 @@ interface Connection {
   /** A frame has arrived on it. */
   heard: boolean;
   heardAt: number;
+  /** C3. */
+  restored: boolean;
   closing: string | undefined;
-  readonly timers: Map<'connect' | 'beat' | 'quiet' | 'quietMax' | 'retry', () => void>;
+  readonly timers: Map<'connect' | 'settle' | 'beat' | 'quiet' | 'quietMax' | 'retry', () => void>;
 }
 
 const endings: Readonly<Record<number, { code: ErrorCode; text: string }>> = {
@@ -139,7 +142,7 @@ class Stream implements SessionStream {
   #lost = 0;
   #repeated = 0;
   #reconnects = 0;
-  /** Attempts since a frame was last heard; and since when there is none. */
+  /** Attempts since a connection was last restored; and since when there is none. */
   #attempts = 0;
   #downSince: number | undefined;
 
@@ -214,7 +217,7 @@ class Stream implements SessionStream {
   #connect(): void {
     this.#abandon();
     this.#attempts += 1;
-    const connection: Connection = { socket: undefined, opened: false, heard: false, heardAt: 0, closing: undefined, timers: new Map() };
+    const connection: Connection = { socket: undefined, opened: false, heard: false, heardAt: 0, restored: false, closing: undefined, timers: new Map() };
     this.#connection = connection;
     this.#arm(connection, 'connect', limits.clientConnectMs, () => { this.#lose(connection, broke, 'connect_timeout'); });
     this.#enter({ kind: 'connecting', attempt: this.#attempts });
@@ -301,8 +304,16 @@ class Stream implements SessionStream {
       return;
     }
     if (frame.kind === 'agent_event' && !this.#follows(frame.event)) return;
-    if (!connection.heard) this.#restored(connection);
-    if (frame.kind === 'pong' || this.#connection !== connection) return;
+    connection.heard = true;
+    if (frame.kind === 'pong') {
+      const answeredAt = connection.heardAt;
+      if (!connection.restored && !connection.timers.has('settle')) {
+        this.#arm(connection, 'settle', limits.clientSettleMs, () => { this.#restored(connection, answeredAt); });
+      }
+      return;
+    }
+    if (!connection.restored) this.#restored(connection, connection.heardAt);
+    if (this.#connection !== connection) return;
     this.#lastSeqNo = frame.event.seq_no;
     this.#delivered += 1;
     const settled = this.#outbox.take(frame.event);
@@ -321,12 +332,13 @@ class Stream implements SessionStream {
     return false;
   }
 
-  #restored(connection: Connection): void {
-    connection.heard = true;
+  #restored(connection: Connection, at: number): void {
+    this.#disarm(connection, 'settle');
+    connection.restored = true;
     const attempts = this.#attempts;
     this.#attempts = 0;
     if (this.#downSince === undefined) return;
-    const downMs = this.#clock.now() - this.#downSince;
+    const downMs = at - this.#downSince;
     this.#downSince = undefined;
     this.#reconnects += 1;
     this.#options.onReconnected?.({ downMs, attempts, lost: this.#lost, repeated: this.#repeated });
@@ -347,7 +359,7 @@ class Stream implements SessionStream {
       return;
     }
     this.#abandon();
-    const next: Connection = { socket: undefined, opened: false, heard: false, heardAt: 0, closing: undefined, timers: new Map() };
+    const next: Connection = { socket: undefined, opened: false, heard: false, heardAt: 0, restored: false, closing: undefined, timers: new Map() };
     this.#connection = next;
     const attempt = this.#attempts + 1;
     const retryInMs = backoffMs(attempt, this.#clock.random());

@@ -81,9 +81,7 @@ export const App = ({ session, state, userId, onSignOut }: { session: Session; s
             <div><dt>Model</dt><dd>{state.model === '' ? 'default' : state.model}</dd></div>
           </dl>
         )}
-        <p class="actions">
-          <button type="button" class="quiet" disabled={sid === undefined} onClick={fresh}>New session</button>
-        </p>
+        {sid !== undefined && <p class="actions"><button type="button" class="quiet" onClick={fresh}>New session</button></p>}
       </header>
       <main
         ref={scroller}
@@ -103,7 +101,7 @@ export const App = ({ session, state, userId, onSignOut }: { session: Session; s
         <div class="entries" role="log" aria-live="off">
           {conversation.dropped > 0 && <p class="note">{conversation.dropped} older entries are not shown. <code>troupe replay {sid}</code> prints them.</p>}
           {conversation.entries.map((entry) => (
-            <EntryView key={entry.key} entry={entry} onApprove={(id) => { session.approve(id); }} onDeny={(id) => { session.deny(id); }} />
+            <EntryView key={entry.key} entry={entry} live={!ended} onApprove={(id) => { session.approve(id); }} onDeny={(id) => { session.deny(id); }} />
           ))}
           {conversation.waiting.map((message) => <Waiting key={message.messageId} message={message} />)}
           {state.busy && !ended && approvals.length === 0 && <p class="working" aria-hidden="true"><span /><span /><span /></p>}
@@ -114,7 +112,7 @@ export const App = ({ session, state, userId, onSignOut }: { session: Session; s
       </main>
       <footer>
         {!following && <button type="button" class="latest" onClick={() => { setFollowing(true); }}>Latest ↓</button>}
-        <p class="notice" role="status" aria-live="polite">{approvals.length > 0 ? 'approval needed' : state.notice}</p>
+        <p class="notice" role="status" aria-live="polite">{ended ? '' : approvals.length > 0 ? 'approval needed' : state.notice}</p>
         <Composer busy={state.busy && !ended} disabled={ended || state.creating} onSend={(text, file) => session.send(text, file, model)} onCancel={() => { session.cancel(); }} />
       </footer>
     </div>

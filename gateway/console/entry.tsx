@@ -30,7 +30,7 @@ export const Waiting = ({ message }: { message: Mine }): VNode => <MineView mess
 type Tool = Extract<Entry, { kind: 'tool' }>;
 const toolState: Readonly<Record<Tool['state'], string>> = { running: 'running', done: 'done', failed: 'failed', stopped: 'not run' };
 
-class ToolView extends Component<{ tool: Tool; onApprove: (id: string) => void; onDeny: (id: string) => void }, { answered: string }> {
+class ToolView extends Component<{ tool: Tool; live: boolean; onApprove: (id: string) => void; onDeny: (id: string) => void }, { answered: string }> {
   override state = { answered: '' };
 
   #answer(dispatchId: string, run: (id: string) => void): void {
@@ -39,7 +39,7 @@ class ToolView extends Component<{ tool: Tool; onApprove: (id: string) => void; 
     document.querySelector('textarea')?.focus();
   }
 
-  override render({ tool, onApprove, onDeny }: ToolView['props'], { answered }: ToolView['state']): VNode {
+  override render({ tool, live, onApprove, onDeny }: ToolView['props'], { answered }: ToolView['state']): VNode {
     const { approval } = tool;
     return (
       <div class={`tool ${tool.state}`}>
@@ -57,8 +57,8 @@ class ToolView extends Component<{ tool: Tool; onApprove: (id: string) => void; 
           <div class="approval" role="group" aria-label="Approval">
             <p>{approval.preview}</p>
             <p class="actions">
-              <button type="button" id={`approve-${approval.dispatchId}`} disabled={answered === approval.dispatchId} onClick={() => { this.#answer(approval.dispatchId, onApprove); }}>Approve</button>
-              <button type="button" class="deny" disabled={answered === approval.dispatchId} onClick={() => { this.#answer(approval.dispatchId, onDeny); }}>Deny</button>
+              <button type="button" id={`approve-${approval.dispatchId}`} disabled={!live || answered === approval.dispatchId} onClick={() => { this.#answer(approval.dispatchId, onApprove); }}>Approve</button>
+              <button type="button" class="deny" disabled={!live || answered === approval.dispatchId} onClick={() => { this.#answer(approval.dispatchId, onDeny); }}>Deny</button>
             </p>
           </div>
         )}
@@ -69,6 +69,8 @@ class ToolView extends Component<{ tool: Tool; onApprove: (id: string) => void; 
 
 interface EntryProps {
   readonly entry: Entry;
+  /** False when the stream has ended: nothing can be decided then. */
+  readonly live: boolean;
   readonly onApprove: (dispatchId: string) => void;
   readonly onDeny: (dispatchId: string) => void;
 }
@@ -76,14 +78,14 @@ interface EntryProps {
 /** Drawn again only when its entry was replaced: a long conversation costs nothing per token. */
 export class EntryView extends Component<EntryProps> {
   override shouldComponentUpdate(next: Readonly<EntryProps>): boolean {
-    return next.entry !== this.props.entry;
+    return next.entry !== this.props.entry || (next.live !== this.props.live && next.entry.kind === 'tool');
   }
 
-  override render({ entry, onApprove, onDeny }: EntryProps): VNode {
+  override render({ entry, live, onApprove, onDeny }: EntryProps): VNode {
     switch (entry.kind) {
       case 'mine': return <MineView message={entry.message} />;
       case 'text': return <div class="said"><span class="hidden">Agent: </span>{entry.text}</div>;
-      case 'tool': return <ToolView tool={entry} onApprove={onApprove} onDeny={onDeny} />;
+      case 'tool': return <ToolView tool={entry} live={live} onApprove={onApprove} onDeny={onDeny} />;
       case 'note': return <p class={entry.tone === 'error' ? 'note error' : 'note'}>{entry.text}</p>;
     }
   }

@@ -132,19 +132,24 @@ test('client - waits longer with every failed attempt, with jitter, and gives up
   assert.equal(b.clock.waiting, 0);
 });
 
-test('client - an accepted connection that says nothing does not reset the wait', async () => {
+test('client - a connection that is accepted, answers a ping and is closed again does not reset the wait', async () => {
   const b = bench();
   for (const attempt of [2, 3, 4]) {
     const s = await b.socket();
     s.open();
+    if (attempt > 2) s.pong();
+    b.clock.pass(limits.clientSettleMs - 1);
     s.drop(4004);
     assert.ok(b.stream.state.kind === 'waiting');
     assert.equal(b.stream.state.attempt, attempt);
     b.clock.pass(limits.clientReconnectMaxMs);
   }
+  assert.deepEqual(b.reconnected, []);
   const s = await b.socket();
   s.open();
   s.pong();
+  b.clock.pass(limits.clientSettleMs);
+  assert.equal(b.reconnected.length, 1);
   s.drop(4004);
   assert.ok(b.stream.state.kind === 'waiting');
   assert.equal(b.stream.state.attempt, 1);
