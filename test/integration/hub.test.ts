@@ -21,7 +21,7 @@ interface Setup {
   readonly writer: Writer;
   readonly outlet: TestOutlet;
   readonly sid: string;
-  viewer(options?: { credit?: number }): Viewer;
+  readonly viewer: (options?: { credit?: number }) => Viewer;
 }
 
 const setUp = async (t: TestContext, options: { feed?: (feed: Feed) => Feed; journal?: (journal: Journal) => Journal; hub?: Partial<HubOptions> } = {}): Promise<Setup> => {
@@ -258,6 +258,18 @@ test('hub - finding a position in a long journal takes a few reads, not the whol
     assert.ok(looks < 30, `${looks} looks for ${lastSeqNo}`);
     const batches = journal.counts.reads - before;
     assert.ok(batches <= (12_000 - lastSeqNo) / 2 / limits.replayBatchCommits + 4, `${batches} reads for ${12_000 - lastSeqNo} events`);
+  }
+});
+
+test('hub - a long run of commits that show nothing is passed over, in a replay and in the search for a position', async (t) => {
+  const { hub, writer, sid, viewer } = await setUp(t);
+  await writer.write(400);
+  for (let i = 0; i < 3 * limits.replayBatchCommits; i++) await writer.write(0);
+  await writer.write(400);
+  for (const lastSeqNo of [0, 399, 400, 401, 500]) {
+    const v = viewer().attach(hub, { org, sid, sub, lastSeqNo });
+    v.onTake = (bytes) => v.grant(bytes);
+    await v.reached(800);
   }
 });
 
