@@ -10,7 +10,6 @@
  *     journal after a pause. The mailbox and running effects stay.
  * Phases: activating → ready ⇄ failing → … ; stopping (hand-over) → gone. Fields stay few: an idle actor is mostly its state.
  */
-import { randomUUID } from 'node:crypto';
 import type { Principal } from '../../contracts/capability.ts';
 import { coded, CodedError } from '../../contracts/errors.ts';
 import { runtimeKinds, type StoredEvent } from '../../contracts/event.ts';
@@ -24,11 +23,12 @@ import { handledBefore } from './dedup.ts';
 import type { ErasedCommand, Outcome } from './define.ts';
 import { EffectRunner, type EffectOwner } from './effects.ts';
 import type { Core, Intent } from './fold.ts';
-import { endEffect, fireReminder, type InternalTurns } from './internal.ts';
+import { dueReminders, endEffect, fireReminder, reportBug, type InternalTurns } from './internal.ts';
 import { Mailbox, overdue, type Item } from './mailbox.ts';
 import type { Message } from './message.ts';
 import { recover } from './recover.ts';
-import { nameOf, type Site } from './site.ts';
+import { nameOf } from './name.ts';
+import type { Resident, Site } from './site.ts';
 import { Timers } from './timers.ts';
 import { ActiveTurn, type TimerRequest } from './turn.ts';
 import { Writer, type WriterOwner } from './writer.ts';
@@ -37,7 +37,7 @@ const self: Principal = { kind: 'self' };
 
 type Phase = 'activating' | 'ready' | 'failing' | 'stopping' | 'gone';
 
-export class Activation implements EffectOwner, WriterOwner, InternalTurns {
+export class Activation implements EffectOwner, WriterOwner, InternalTurns, Resident {
   readonly self: ActorAddress;
   /** The actor's address tokens. */
   readonly key: string;
@@ -45,8 +45,8 @@ export class Activation implements EffectOwner, WriterOwner, InternalTurns {
   readonly epoch: number;
   readonly compiled: Compiled;
   /** The host's list of activations by last use. */
-  previous: Activation | undefined = undefined;
-  next: Activation | undefined = undefined;
+  previous: Resident | undefined = undefined;
+  next: Resident | undefined = undefined;
   usedAt = 0;
   /** Whether the host has noted it for `pump`. */
   kicked = false;
@@ -86,7 +86,7 @@ export class Activation implements EffectOwner, WriterOwner, InternalTurns {
     return this.#phase === 'ready' && writer !== undefined && writer.quiet && this.#mailbox === undefined && writer.core.effects === undefined && this.#timers?.empty !== false;
   }
 
-  /** Whether it was told to stop or has ended. */
+  /** It was told to stop, or has ended. */
   get stopping(): boolean {
     return this.#phase === 'stopping' || this.#phase === 'gone';
   }
@@ -106,7 +106,7 @@ export class Activation implements EffectOwner, WriterOwner, InternalTurns {
   take(message: Message, command: ErasedCommand, input: unknown, monotonic: number): Promise<unknown> {
     this.site.touched(this);
     this.#leaving = false;
-    if (this.#phase === 'stopping' || this.#phase === 'gone') return Promise.reject(this.#stop?.error ?? coded('not_owner'));
+    if (this.stopping) return Promise.reject(this.#stop?.error ?? coded('not_owner'));
     if (message.signal !== undefined || message.deadlineAt !== undefined) {
       const late = overdue(message, monotonic);
       if (late !== undefined) return Promise.reject(late);
@@ -129,7 +129,7 @@ export class Activation implements EffectOwner, WriterOwner, InternalTurns {
   }
 
   outcome(id: string, outcome: Outcome<unknown>): void {
-    if (this.#phase === 'stopping' || this.#phase === 'gone') return;
+    if (this.stopping) return;
     this.#enqueue({ kind: 'outcome', id, outcome, tries: 0 });
     this.site.touched(this);
     this.site.kick(this);
@@ -137,7 +137,7 @@ export class Activation implements EffectOwner, WriterOwner, InternalTurns {
 
   /** Runs the reminders that are due; resolves when they are committed. */
   wake(): Promise<void> {
-    if (this.#phase === 'stopping' || this.#phase === 'gone') return Promise.reject(coded('not_owner'));
+    if (this.stopping) return Promise.reject(coded('not_owner'));
     return new Promise((resolve, reject) => {
       // The answer may be a promise that rejects (the activation is lost before the commit): it must not be dropped.
       this.#enqueue({ kind: 'wake', resolve: (answer) => { Promise.resolve(answer).then(() => { resolve(); }, reject); }, reject });
@@ -171,17 +171,9 @@ export class Activation implements EffectOwner, WriterOwner, InternalTurns {
 
   /** Recovers the actor from its journal. `careful`: it failed before. */
   begin(careful: boolean): void {
-    const { journal, snapshots, clock, ulids, log, host } = this.site;
     this.#phase = 'activating';
-    recover({
-      journal, snapshots, ulids, log, host, careful,
-      compiled: this.compiled,
-      self: this.self,
-      partition: this.partition,
-      epoch: this.epoch,
-      now: () => clock.now(),
-      owner: () => this.#phase === 'activating' && this.site.owns(this.partition, this.epoch),
-    }).then(
+    const owner = (): boolean => this.#phase === 'activating' && this.site.owns(this.partition, this.epoch);
+    recover({ site: this.site, actor: this, careful, owner }).then(
       ({ core, opening }) => { this.#recovered(core, opening); },
       (error: unknown) => { this.#unrecovered(error); },
     );
@@ -292,20 +284,18 @@ export class Activation implements EffectOwner, WriterOwner, InternalTurns {
         return;
       }
       case 'outcome': {
-        this.#again(endEffect(this, item.id, item.outcome, item.tries));
+        this.#mailbox?.pushFront(endEffect(this, item.id, item.outcome, item.tries));
         return;
       }
       case 'reminder': {
-        this.#again(fireReminder(this, item.name, item.tries));
+        this.#mailbox?.pushFront(fireReminder(this, item.name, item.tries));
         return;
       }
       case 'wake': {
-        const now = this.site.clock.now();
-        const due = [...(this.#ready.core.reminders ?? [])].filter(([, at]) => at <= now).sort(([, a], [, b]) => a - b);
+        const due = dueReminders(this);
         // Needless: the index is behind the journal.
         if (due.length === 0) this.#ready.checkIndex();
-        const reminders = due.map(([name]): Item => ({ kind: 'reminder', name, tries: 0 }));
-        this.#mailbox?.pushFront([...reminders, { kind: 'woken', resolve: item.resolve, reject: item.reject }]);
+        this.#mailbox?.pushFront([...due, { ...item, kind: 'woken' }]);
         return;
       }
       case 'woken': {
@@ -323,19 +313,13 @@ export class Activation implements EffectOwner, WriterOwner, InternalTurns {
     }
   }
 
-  #again(item: Item | undefined): void {
-    if (item !== undefined) (this.#mailbox ??= new Mailbox()).pushFront([item]);
-  }
-
   /** T5. Gives what the caller is told. */
   #bug(error: unknown, what: string): CodedError {
-    const correlationId = randomUUID();
-    this.site.log.error({ ...nameOf(this.self), turn: what, correlation_id: correlationId, err: error }, 'bug in a handler: nothing of the turn is committed');
     if (this.#phase === 'ready') {
       this.#phase = 'failing';
       this.site.kick(this);
     }
-    return coded('internal_error', undefined, { details: { correlation_id: correlationId } });
+    return reportBug(this, error, what);
   }
 
   // --- commits -------------------------------------------------------------------------------------------------------
@@ -382,7 +366,7 @@ export class Activation implements EffectOwner, WriterOwner, InternalTurns {
   }
 
   serves(): boolean {
-    return this.#phase !== 'stopping' && this.#phase !== 'gone' && this.site.owns(this.partition, this.epoch);
+    return !this.stopping && this.site.owns(this.partition, this.epoch);
   }
 
   /** Timers of a committed turn, or of one that had nothing to commit. */
@@ -422,15 +406,14 @@ export class Activation implements EffectOwner, WriterOwner, InternalTurns {
   stop(error: CodedError): Promise<void> {
     if (this.#stop !== undefined) return this.#stop.done;
     if (this.#phase === 'gone') return Promise.resolve();
-    let resolve = (): void => undefined;
-    const done = new Promise<void>((r) => { resolve = r; });
-    this.#stop = { done, resolve, error };
+    const { promise, resolve } = Promise.withResolvers<void>();
+    this.#stop = { done: promise, resolve, error };
     const recovering = this.#phase === 'activating' && this.#trouble?.alarm === undefined;
     this.#phase = 'stopping';
     this.#refuseMailbox(error);
     this.#halt(coded('fenced'));
     if (!recovering) this.pump();
-    return done;
+    return promise;
   }
 
   /** Ends at once: whoever waits gets `error`. `failure` keeps the actor unavailable for a while. */

@@ -11,14 +11,15 @@
  * Restarting an activation on the same host (a bug in a handler) does not disturb running effects. Two effects of one actor
  * may overtake each other, tells included.
  */
+import { z } from 'zod';
 import { CodedError, coded, shown } from '../../contracts/errors.ts';
 import { limits } from '../../contracts/limits.ts';
 import type { ActorAddress } from '../../contracts/subjects.ts';
-import { z } from 'zod';
 import type { Compiled } from './compile.ts';
 import type { EffectContext, ErasedEffect, Outcome } from './define.ts';
 import type { Intent } from './fold.ts';
-import { nameOf, type Site } from './site.ts';
+import { nameOf } from './name.ts';
+import type { Site } from './site.ts';
 import { tellEffect } from './turn.ts';
 
 /** The activation, as its effects see it. */

@@ -22,7 +22,7 @@ import type { Access, ActorDefinition } from './define.ts';
 import type { Log } from './log.ts';
 import type { Engine, EngineStats, Message, Sender } from './message.ts';
 import { ReminderIndex } from './reminders.ts';
-import type { Counts, Parked, Site } from './site.ts';
+import type { Counts, Parked, Resident, Site } from './site.ts';
 import type { Clock, Journal, LastValue } from './store.ts';
 import { Ulids } from './ulid.ts';
 
@@ -45,8 +45,8 @@ export interface EngineOptions {
 /** One type's activations, the least recently used first. */
 interface TypeList {
   readonly compiled: Compiled;
-  first: Activation | undefined;
-  last: Activation | undefined;
+  first: Resident | undefined;
+  last: Resident | undefined;
 }
 
 interface Failure {
@@ -77,7 +77,7 @@ class LocalEngine implements Engine {
   readonly #failures = new Map<string, Failure>();
   /** Partitions that may commit: those held, and those whose hand-over is not finished. */
   readonly #owned = new Map<number, number>();
-  readonly #waiting = new Set<Activation>();
+  readonly #waiting = new Set<Resident>();
   readonly #parked = new Set<Parked>();
   readonly #site: Site;
   readonly #counts: Counts = { turns: 0, commits: 0, effects: 0, appends: 0, waiting: 0 };
@@ -295,7 +295,7 @@ class LocalEngine implements Engine {
     }
   }
 
-  #ended(activation: Activation, failure: CodedError | undefined): void {
+  #ended(activation: Resident, failure: CodedError | undefined): void {
     if (this.#activations.get(activation.key) === activation) this.#activations.delete(activation.key);
     this.#parked.delete(activation);
     this.#waiting.delete(activation);
@@ -309,7 +309,7 @@ class LocalEngine implements Engine {
     this.#failures.set(activation.key, { error: failure, count, until: this.#clock.monotonic() + pauseMs });
   }
 
-  #touch(activation: Activation): void {
+  #touch(activation: Resident): void {
     const list = this.#types.get(activation.self.type);
     activation.usedAt = this.#clock.monotonic();
     if (list === undefined || list.last === activation || this.#activations.get(activation.key) !== activation) return;
@@ -317,7 +317,7 @@ class LocalEngine implements Engine {
     this.#append(list, activation);
   }
 
-  #append(list: TypeList, activation: Activation): void {
+  #append(list: TypeList, activation: Resident): void {
     activation.usedAt = this.#clock.monotonic();
     activation.previous = list.last;
     activation.next = undefined;
@@ -326,7 +326,7 @@ class LocalEngine implements Engine {
     list.last = activation;
   }
 
-  #remove(list: TypeList, activation: Activation): void {
+  #remove(list: TypeList, activation: Resident): void {
     if (list.first !== activation && activation.previous === undefined) return;
     if (activation.previous === undefined) list.first = activation.next;
     else activation.previous.next = activation.next;
@@ -338,7 +338,7 @@ class LocalEngine implements Engine {
 
   /** Passivates the least recently used idle activation; it may still be saying goodbye while the new one begins. */
   #makeRoom(): boolean {
-    const oldest: Activation[] = [];
+    const oldest: Resident[] = [];
     for (const list of this.#types.values()) {
       let looked = 0;
       for (let a = list.first; a !== undefined && looked < victimsMax; a = a.next, looked++) {
@@ -363,7 +363,7 @@ class LocalEngine implements Engine {
     for (const activation of this.#waiting) activation.sweep(now);
     let left: number = limits.passivationsMax;
     for (const list of this.#types.values()) {
-      const idle: Activation[] = [];
+      const idle: Resident[] = [];
       for (let a = list.first; a !== undefined && left > 0 && a.usedAt + list.compiled.spec.idleMs <= now; a = a.next) {
         if (!a.quiet) continue;
         idle.push(a);

@@ -5,6 +5,8 @@
  * refuses loses its events and the effect ends all the same, logged; one that ends in a bug is run again after the restart,
  * `limits.poisonTriesMax` times, then it is given up, logged.
  */
+import { randomUUID } from 'node:crypto';
+import { coded, type CodedError } from '../../contracts/errors.ts';
 import { runtimeKinds } from '../../contracts/event.ts';
 import { limits } from '../../contracts/limits.ts';
 import type { ActorAddress } from '../../contracts/subjects.ts';
@@ -12,7 +14,8 @@ import type { Compiled } from './compile.ts';
 import type { Outcome } from './define.ts';
 import type { Core } from './fold.ts';
 import type { Item } from './mailbox.ts';
-import { nameOf, type Site } from './site.ts';
+import { nameOf } from './name.ts';
+import type { Site } from './site.ts';
 import { tellEffect, type ActiveTurn } from './turn.ts';
 
 export interface InternalTurns {
@@ -24,48 +27,62 @@ export interface InternalTurns {
   run(what: string, handler: (turn: ActiveTurn) => void): 'done' | 'declined' | 'bug';
 }
 
+/** Logs a bug under a new correlation id and gives what its caller is told. */
+export const reportBug = (actor: Pick<InternalTurns, 'self' | 'site'>, error: unknown, what: string): CodedError => {
+  const correlationId = randomUUID();
+  actor.site.log.error({ ...nameOf(actor.self), turn: what, correlation_id: correlationId, err: error }, 'bug in a handler: nothing of the turn is committed');
+  return coded('internal_error', undefined, { details: { correlation_id: correlationId } });
+};
+
+/** The reminders whose time has come, the earliest first. */
+export const dueReminders = (turns: InternalTurns): Item[] => {
+  const now = turns.site.clock.now();
+  const due = [...(turns.core.reminders ?? [])].filter(([, at]) => at <= now).sort(([, a], [, b]) => a - b);
+  return due.map(([name]) => ({ kind: 'reminder', name, tries: 0 }));
+};
+
 const given = (turns: InternalTurns, tries: number): boolean => {
   if (tries < limits.poisonTriesMax) return false;
   turns.site.log.error({ ...nameOf(turns.self), tries }, 'handler given up: every run ended in a bug');
   return true;
 };
 
-/** Gives the item to put back if the handler has to be run again. */
-export const endEffect = (turns: InternalTurns, id: string, outcome: Outcome<unknown>, tries: number): Item | undefined => {
+/** Gives the item to put back, if the handler has to be run again. */
+export const endEffect = (turns: InternalTurns, id: string, outcome: Outcome<unknown>, tries: number): Item[] => {
   const intent = turns.core.effects?.get(id);
-  if (intent === undefined) return undefined;
+  if (intent === undefined) return [];
   const spec = turns.compiled.effects.get(intent.name);
   const end = (turn: ActiveTurn): void => {
     turn.record(runtimeKinds.effectEnded, outcome.ok ? { id, ok: true } : { id, ok: false, code: outcome.code });
   };
   if (spec === undefined || intent.name === tellEffect || given(turns, tries)) {
     turns.run(`end of ${intent.name}`, end);
-    return undefined;
+    return [];
   }
   const done = turns.run(`done of ${intent.name}`, (turn) => {
     end(turn);
     spec.done(turn, outcome, spec.input.parse(intent.input));
   });
   if (done === 'declined') turns.run(`end of ${intent.name}`, end);
-  return done === 'bug' ? { kind: 'outcome', id, outcome, tries: tries + 1 } : undefined;
+  return done === 'bug' ? [{ kind: 'outcome', id, outcome, tries: tries + 1 }] : [];
 };
 
-/** Gives the item to put back if the handler has to be run again. */
-export const fireReminder = (turns: InternalTurns, name: string, tries: number): Item | undefined => {
+/** Gives the item to put back, if the handler has to be run again. */
+export const fireReminder = (turns: InternalTurns, name: string, tries: number): Item[] => {
   const at = turns.core.reminders?.get(name);
   // Set anew or forgotten since it became due.
-  if (at === undefined || at > turns.site.clock.now()) return undefined;
+  if (at === undefined || at > turns.site.clock.now()) return [];
   const handler = turns.compiled.reminders.get(name);
   const gone = (turn: ActiveTurn): void => { turn.gone(name); };
   if (handler === undefined) turns.site.log.error({ ...nameOf(turns.self), reminder: name }, 'reminder given up: the code does not know it');
   if (handler === undefined || given(turns, tries)) {
     turns.run(`end of reminder ${name}`, gone);
-    return undefined;
+    return [];
   }
   const done = turns.run(`reminder ${name}`, (turn) => {
     gone(turn);
     handler(turn);
   });
   if (done === 'declined') turns.run(`end of reminder ${name}`, gone);
-  return done === 'bug' ? { kind: 'reminder', name, tries: tries + 1 } : undefined;
+  return done === 'bug' ? [{ kind: 'reminder', name, tries: tries + 1 }] : [];
 };

@@ -18,30 +18,22 @@ import { journalSubject, snapshotSubject, type ActorAddress } from '../../contra
 import { decodeCommit, encodeCommit, hashOf } from './commit.ts';
 import type { Compiled } from './compile.ts';
 import { emptyCore, foldCommit, type Core } from './fold.ts';
-import type { Log } from './log.ts';
+import { nameOf } from './name.ts';
+import type { Site } from './site.ts';
 import { decodeSnapshot } from './snapshot.ts';
-import type { Journal, LastValue, StoredMessage } from './store.ts';
-import type { Ulids } from './ulid.ts';
+import type { StoredMessage } from './store.ts';
 
 export interface RecoveryInput {
-  readonly journal: Journal;
-  readonly snapshots: LastValue;
-  readonly compiled: Compiled;
-  readonly self: ActorAddress;
-  readonly partition: number;
-  readonly epoch: number;
-  readonly host: string;
-  readonly now: () => number;
-  readonly ulids: Ulids;
-  readonly log: Log;
-  /** Whether this host may still append: asked before each append. */
-  readonly owner: () => boolean;
+  readonly site: Pick<Site, 'journal' | 'snapshots' | 'ulids' | 'log' | 'host' | 'clock'>;
+  readonly actor: { readonly compiled: Compiled; readonly self: ActorAddress; readonly partition: number; readonly epoch: number };
   /** After a failed activation: fold first, append then, so that retries do not grow a journal that cannot be read. */
   readonly careful: boolean;
+  /** Whether this host may still append: asked before each append. */
+  readonly owner: () => boolean;
 }
 
 const epochEvent = (input: RecoveryInput, floor: string): StoredEvent =>
-  ({ id: input.ulids.after(floor), k: runtimeKinds.epoch, d: { host: input.host } });
+  ({ id: input.site.ulids.after(floor), k: runtimeKinds.epoch, d: { host: input.site.host } });
 
 const foldMessage = (compiled: Compiled, core: Core, message: StoredMessage, commit: Commit): void =>
   foldCommit(compiled, core, commit, message.seq, hashOf(message.data));
@@ -53,12 +45,12 @@ const foldUpTo = async (input: RecoveryInput, core: Core, last: StoredMessage, l
     return;
   }
   if (lastCommit.p > core.seq) {
-    const subject = journalSubject(input.partition, input.self);
-    for await (const messages of input.journal.read(subject, core.seq, lastCommit.p)) {
-      for (const message of messages) foldMessage(input.compiled, core, message, decodeCommit(message.data));
+    const subject = journalSubject(input.actor.partition, input.actor.self);
+    for await (const messages of input.site.journal.read(subject, core.seq, lastCommit.p)) {
+      for (const message of messages) foldMessage(input.actor.compiled, core, message, decodeCommit(message.data));
     }
   }
-  foldMessage(input.compiled, core, last, lastCommit);
+  foldMessage(input.actor.compiled, core, last, lastCommit);
 };
 
 const foldFrom = async (input: RecoveryInput, base: Core | undefined, last: StoredMessage, lastCommit: Commit): Promise<Core> => {
@@ -68,10 +60,10 @@ const foldFrom = async (input: RecoveryInput, base: Core | undefined, last: Stor
       return base;
     } catch (error) {
       if (!(error instanceof CodedError) || error.code !== 'journal_unreadable') throw error;
-      input.log.warn({ type: input.self.type, key: input.self.key, reason: error.message }, 'snapshot ignored: it does not stand on the journal');
+      input.site.log.warn({ ...nameOf(input.actor.self), reason: error.message }, 'snapshot ignored: it does not stand on the journal');
     }
   }
-  const core = emptyCore(input.compiled, input.self);
+  const core = emptyCore(input.actor.compiled, input.actor.self);
   await foldUpTo(input, core, last, lastCommit);
   return core;
 };
@@ -81,31 +73,31 @@ const foldFrom = async (input: RecoveryInput, base: Core | undefined, last: Stor
  * Throws `not_owner`, `fenced` (others kept appending), `journal_unavailable`, `journal_unreadable`.
  */
 export const recover = async (input: RecoveryInput): Promise<{ core: Core; opening: StoredEvent | undefined }> => {
-  const subject = journalSubject(input.partition, input.self);
+  const subject = journalSubject(input.actor.partition, input.actor.self);
   const [found, snapshot] = await Promise.all([
-    input.journal.last(subject),
-    input.snapshots.get(snapshotSubject(input.partition, input.self)),
+    input.site.journal.last(subject),
+    input.site.snapshots.get(snapshotSubject(input.actor.partition, input.actor.self)),
   ]);
-  if (found === undefined) return { core: emptyCore(input.compiled, input.self), opening: epochEvent(input, '') };
+  if (found === undefined) return { core: emptyCore(input.actor.compiled, input.actor.self), opening: epochEvent(input, '') };
   let last = found;
-  let base = snapshot === undefined ? undefined : decodeSnapshot(input.compiled, snapshot.data);
+  let base = snapshot === undefined ? undefined : decodeSnapshot(input.actor.compiled, snapshot.data);
   if (base !== undefined && base.seq > last.seq) {
-    input.log.warn({ type: input.self.type, key: input.self.key }, 'snapshot ignored: it is ahead of the journal');
+    input.site.log.warn(nameOf(input.actor.self), 'snapshot ignored: it is ahead of the journal');
     base = undefined;
   }
   for (let tries = 1; ; tries++) {
     const lastCommit = decodeCommit(last.data);
-    if (lastCommit.e > input.epoch) throw coded('not_owner');
+    if (lastCommit.e > input.actor.epoch) throw coded('not_owner');
     const record: Commit = {
       v: 1,
-      e: input.epoch,
+      e: input.actor.epoch,
       n: lastCommit.n + lastCommit.ev.length,
       f: lastCommit.f + lastCommit.c,
       c: 0,
       m: lastCommit.m,
       p: last.seq,
       h: hashOf(last.data),
-      t: input.now(),
+      t: input.site.clock.now(),
       ev: [epochEvent(input, lastCommit.ev.at(-1)?.id ?? '')],
     };
     const data = encodeCommit(record);
@@ -113,7 +105,7 @@ export const recover = async (input: RecoveryInput): Promise<{ core: Core; openi
     const append = async (): Promise<number | undefined> => {
       if (!input.owner()) throw coded('not_owner');
       try {
-        return await input.journal.append(subject, data, expected);
+        return await input.site.journal.append(subject, data, expected);
       } catch (error) {
         if (error instanceof CodedError && error.code === 'fenced') return undefined;
         throw error;
@@ -132,11 +124,11 @@ export const recover = async (input: RecoveryInput): Promise<{ core: Core; openi
       seq = appended.value;
     }
     if (seq !== undefined) {
-      foldCommit(input.compiled, base, record, seq, hashOf(data));
+      foldCommit(input.actor.compiled, base, record, seq, hashOf(data));
       return { core: base, opening: undefined };
     }
     if (tries >= limits.epochTriesMax) throw coded('fenced');
-    const moved = await input.journal.last(subject);
+    const moved = await input.site.journal.last(subject);
     if (moved === undefined) throw coded('journal_unreadable', 'The journal lost its messages.');
     last = moved;
   }

@@ -15,7 +15,7 @@ import { limits } from '../../contracts/limits.ts';
 import { parseStateSubject, reminderSubject, wildcards, type ActorAddress } from '../../contracts/subjects.ts';
 import type { Alarm, Alarms } from './alarm.ts';
 import type { Log } from './log.ts';
-import { nameOf } from './site.ts';
+import { nameOf } from './name.ts';
 import type { Clock, LastValue } from './store.ts';
 
 const entryValue = z.object({ at: z.number() });

@@ -4,7 +4,6 @@
  */
 import type { CodedError } from '../../contracts/errors.ts';
 import type { ActorAddress } from '../../contracts/subjects.ts';
-import type { Activation } from './activation.ts';
 import type { Alarms } from './alarm.ts';
 import type { Log } from './log.ts';
 import type { Sender } from './message.ts';
@@ -30,6 +29,21 @@ export interface Parked {
   pump(): void;
 }
 
+/** An activation, as its host keeps it: in a list by last use. */
+export interface Resident extends Parked {
+  readonly self: ActorAddress;
+  readonly key: string;
+  previous: Resident | undefined;
+  next: Resident | undefined;
+  /** Monotonic milliseconds. */
+  usedAt: number;
+  /** It may passivate. */
+  readonly quiet: boolean;
+  passivate(): boolean;
+  /** Answers those whose deadline has passed. */
+  sweep(monotonic: number): void;
+}
+
 export interface Site {
   readonly host: string;
   readonly journal: Journal;
@@ -53,11 +67,9 @@ export interface Site {
   /** An append ended. */
   unpark(): void;
   /** The activation was used: it is the last to be passivated. */
-  touched(activation: Activation): void;
+  touched(activation: Resident): void;
   /** Messages wait in the activation, or none do any more: who waits is looked at for deadlines. */
-  waits(activation: Activation, some: boolean): void;
+  waits(activation: Resident, some: boolean): void;
   /** The activation ended. `failure` keeps the actor unavailable for a while. */
-  ended(activation: Activation, failure: CodedError | undefined): void;
+  ended(activation: Resident, failure: CodedError | undefined): void;
 }
-
-export const nameOf = (self: ActorAddress): { org: string; type: string; key: string } => ({ org: self.org, type: self.type, key: self.key });

@@ -1,6 +1,7 @@
 /** An actor's volatile timers (`turn.timer`): one per command, gone with the activation, and keeping it from idling. */
 import type { Alarm } from './alarm.ts';
-import { nameOf, type Site } from './site.ts';
+import { nameOf } from './name.ts';
+import type { Site } from './site.ts';
 import type { EffectOwner } from './effects.ts';
 import type { TimerRequest } from './turn.ts';
 

@@ -18,7 +18,8 @@ import { Batch, eventsMaxBytes } from './batch.ts';
 import { encodeEvents, encodeParts, hashOf } from './commit.ts';
 import type { Compiled } from './compile.ts';
 import { earliest, type Core } from './fold.ts';
-import { nameOf, type Parked, type Site } from './site.ts';
+import { nameOf } from './name.ts';
+import type { Parked, Site } from './site.ts';
 import { encodeBody, encodeSnapshot, jsonFault } from './snapshot.ts';
 import type { ActiveTurn, TimerRequest } from './turn.ts';
 
