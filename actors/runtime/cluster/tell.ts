@@ -13,8 +13,6 @@ export interface Tell {
   readonly input?: unknown;
 }
 
-const encoder = new TextEncoder();
-
 /** Throws `payload_too_large`, `bad_request` (id too long, input not JSON). */
 export const encodeTell = (message: Tell): Uint8Array => {
   if (message.id.length === 0 || message.id.length > limits.messageIdMaxChars) throw coded('bad_request', 'The message id is empty or too long.');
@@ -24,7 +22,7 @@ export const encodeTell = (message: Tell): Uint8Array => {
   } catch (cause) {
     throw coded('bad_request', 'The input is not JSON.', { cause });
   }
-  const data = encoder.encode(text);
+  const data = Buffer.from(text, 'utf8');
   if (data.length > limits.commandMaxBytes) throw coded('payload_too_large');
   return data;
 };

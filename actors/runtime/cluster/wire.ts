@@ -10,21 +10,30 @@ import { z } from 'zod';
 import type { Principal } from '../../../contracts/capability.ts';
 import { CodedError, coded, errorEntry, shown } from '../../../contracts/errors.ts';
 import { limits } from '../../../contracts/limits.ts';
-import { parseJson, parseValue } from '../../../contracts/validate.ts';
+import { parseJson } from '../../../contracts/validate.ts';
 
 export const errorHeaders = { status: 'Nats-Service-Error-Code', message: 'Nats-Service-Error', code: 'Troupe-Error' } as const;
 /** Optional headers of a public request: dedup id (an ask's idempotency key), and milliseconds the caller waits. */
 export const requestHeaders = { id: 'Troupe-Id', deadlineMs: 'Troupe-Deadline-Ms' } as const;
 
-const encoder = new TextEncoder();
+/** For small texts, which dominate, a Buffer is encoded six times as fast as by TextEncoder. */
+const encode = (text: string): Uint8Array => Buffer.from(text, 'utf8');
+const empty = new Uint8Array();
 
-const principal = z.discriminatedUnion('kind', [
-  z.object({ kind: z.literal('user'), sub: z.string(), org: z.string(), scopes: z.array(z.string()) }),
-  z.object({ kind: z.literal('integrator'), org: z.string() }),
-  z.object({ kind: z.literal('system') }),
-  z.object({ kind: z.literal('self') }),
-]);
-const ownerRequest = z.object({ input: z.unknown(), principal, id: z.string().min(1).max(limits.messageIdMaxChars).optional(), deadlineMs: z.number().positive() });
+const isTexts = (value: unknown): value is readonly string[] => Array.isArray(value) && value.every((item) => typeof item === 'string');
+/** By hand, as it is checked on every remote ask. */
+const isPrincipal = (value: unknown): value is Principal => {
+  if (typeof value !== 'object' || value === null || !('kind' in value)) return false;
+  switch (value.kind) {
+    case 'system': case 'self': return true;
+    case 'integrator': return 'org' in value && typeof value.org === 'string';
+    case 'user':
+      return 'org' in value && typeof value.org === 'string' && 'sub' in value && typeof value.sub === 'string' && 'scopes' in value && isTexts(value.scopes);
+    default: return false;
+  }
+};
+const isId = (value: unknown): value is string | undefined =>
+  value === undefined || (typeof value === 'string' && value.length > 0 && value.length <= limits.messageIdMaxChars);
 
 /** What one host sends to another. `deadlineMs` counts from the receipt. */
 export interface OwnerRequest {
@@ -42,14 +51,18 @@ export const encodeOwnerRequest = (request: OwnerRequest): Uint8Array => {
   } catch (cause) {
     throw coded('bad_request', 'The input is not JSON.', { cause });
   }
-  const data = encoder.encode(text);
+  const data = encode(text);
   if (data.length > limits.commandMaxBytes) throw coded('payload_too_large');
   return data;
 };
+/** Throws `payload_too_large`, `bad_request`, `validation_error`. */
 export const decodeOwnerRequest = (msg: Msg): OwnerRequest => {
   if (msg.data.length > limits.commandMaxBytes) throw coded('payload_too_large');
-  const request = parseValue(ownerRequest, parseJson(msg.string()));
-  return { ...request, deadlineMs: Math.min(request.deadlineMs, limits.askDeadlineMaxMs) };
+  const request = parseJson(msg.string());
+  if (typeof request !== 'object' || request === null) throw coded('validation_error');
+  const { input, principal, id, deadlineMs }: { input?: unknown; principal?: unknown; id?: unknown; deadlineMs?: unknown } = request;
+  if (!isPrincipal(principal) || !isId(id) || typeof deadlineMs !== 'number' || !(deadlineMs > 0)) throw coded('validation_error');
+  return { input, principal, id, deadlineMs: Math.min(deadlineMs, limits.askDeadlineMaxMs) };
 };
 
 /** A public request: the body is the input, empty = {}. */
@@ -68,7 +81,7 @@ export const decodePublicRequest = (msg: Msg): { input: unknown; id: string | un
 
 /** Answers with an output. Throws `payload_too_large` if no answer of that size can be sent; then answer with that error. */
 export const respondOutput = (msg: Msg, output: unknown): void => {
-  const data = output === undefined ? new Uint8Array() : encoder.encode(JSON.stringify(output));
+  const data = output === undefined ? empty : encode(JSON.stringify(output));
   if (data.length > limits.commandMaxBytes) throw coded('payload_too_large', 'The answer is too large to be sent. The request has taken effect.');
   msg.respond(data);
 };
