@@ -13,6 +13,7 @@ import { z } from 'zod';
 import { shown } from '../contracts/errors.ts';
 import { limits } from '../contracts/limits.ts';
 import { loadConfig } from './config.ts';
+import type { ConsoleFile } from './console/files.ts';
 import { startGateway } from './gateway.ts';
 
 const usage = `Usage: node gateway/main.ts --config <file>
@@ -53,7 +54,9 @@ const main = async (path: string): Promise<void> => {
     process.exit(1);
   });
   const release = await readRelease();
-  const gateway = await startGateway(config, { log, release });
+  // Loaded only where it is wanted: building the page needs the compiler, an edge without console does not.
+  const files = config.console ? await (await import('./console/build.ts')).buildConsole() : new Map<string, ConsoleFile>();
+  const gateway = await startGateway(config, { log, release, files });
   let stopping = false;
   const stop = async (signal: string): Promise<void> => {
     if (stopping) process.exit(1);
