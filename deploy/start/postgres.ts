@@ -54,9 +54,12 @@ const binaries = (): string => {
   }
 };
 
+/** Where a root start may keep what another account must reach, in order of preference. */
+export const sharedParents = ['/var/lib/troupe', '/var/tmp/troupe'] as const;
+
 /** A folder that an unprivileged account can walk to, made by root. */
 export const sharedFolder = (id: string): string => {
-  for (const parent of ['/var/lib/troupe', '/var/tmp/troupe']) {
+  for (const parent of sharedParents) {
     try {
       const path = join(parent, id);
       mkdirSync(path, { recursive: true, mode: 0o755 });
@@ -67,7 +70,7 @@ export const sharedFolder = (id: string): string => {
       // Read-only or forbidden: the next place.
     }
   }
-  throw new Error('Neither /var/lib/troupe nor /var/tmp/troupe can be made. Set DATABASE_URL, or start as another user.');
+  throw new Error(`None of ${sharedParents.join(', ')} can be made. Set DATABASE_URL, or start as another user.`);
 };
 
 export interface PostgresPlace {

@@ -80,8 +80,12 @@ export const testProcess = (options: ProcessOptions): TestProcess => {
       ...options.as, stdio: ['ignore', 'pipe', 'pipe'], env: { ...process.env, NODE_OPTIONS: '', ...options.env },
     });
     child = started;
+    // The net under a test run that dies before its clean-up: nothing is left running.
+    const net = (): void => { started.kill('SIGKILL'); };
+    process.once('exit', net);
     for (const stream of [started.stdout, started.stderr]) createInterface({ input: stream }).on('line', onLine);
     started.once('exit', (code, signal) => {
+      process.off('exit', net);
       if (!asked) crashed = `ended with ${code ?? signal}`;
       if (child === started) child = undefined;
     });
@@ -93,7 +97,7 @@ export const testProcess = (options: ProcessOptions): TestProcess => {
   const ready = async (): Promise<void> => {
     const deadline = performance.now() + readyMs;
     while (!(await options.probe())) {
-      if (crashed !== undefined) throw failure(crashed);
+      if (child === undefined) throw failure(crashed ?? 'was stopped before it was ready');
       if (performance.now() > deadline) throw failure(`is not ready after ${readyMs} ms`);
       await tick();
     }

@@ -14,7 +14,7 @@ import { ensureCertificate } from '../../deploy/start/certificate.ts';
 import { daemonSocket, writeDaemonConfig, writeGatewayConfig, type DaemonInput, type GatewayInput } from '../../deploy/start/config-files.ts';
 import { signDevToken } from '../../deploy/start/dev-file.ts';
 import { freePort } from '../../deploy/start/port.ts';
-import { gatewayHealthy, socketAccepts } from '../../deploy/start/probe.ts';
+import { gatewayHealthy, gatewayReady, socketAccepts } from '../../deploy/start/probe.ts';
 import { groupName } from '../../deploy/start/group.ts';
 import { startNats, type NatsServer } from './nats.ts';
 import { testProcess, type TestProcess } from './process.ts';
@@ -153,16 +153,14 @@ export const startStack = async (scope: TestScope | undefined, options: StackOpt
         ...settings(options.gateway, index),
       });
       const gateway = testProcess({
-        name: `gateway-${index}`, args: [join(root, 'gateway', 'main.ts'), '--config', config], probe: () => gatewayHealthy(port, certificate.caPath),
+        name: `gateway-${index}`, args: [join(root, 'gateway', 'main.ts'), '--config', config], probe: async () => await gatewayReady(opsPort) && gatewayHealthy(port, certificate.caPath),
       });
       processes.push(gateway);
       gateways.push(Object.defineProperties(gateway, Object.getOwnPropertyDescriptors({
         port, opsPort, adminSocket, url: `https://localhost:${port}`, wsUrl: `wss://localhost:${port}`,
       })) as GatewayProcess);
     }
-    for (const outcome of await Promise.allSettled(processes.map((p) => p.start()))) {
-      if (outcome.status === 'rejected') throw outcome.reason;
-    }
+    await Promise.all(processes.map((p) => p.start()));
 
     return {
       folder, nats: server, daemons, gateways,

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { spawn, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdtempSync, readdirSync, readFileSync, rmSync, statSync } from 'node:fs';
+import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync } from 'node:fs';
 import { request } from 'node:https';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -11,6 +11,7 @@ import test, { type TestContext } from 'node:test';
 import { z } from 'zod';
 import { devFile, type DevFile } from '../../contracts/config.ts';
 import { chatSession } from '../../contracts/session.ts';
+import { sharedParents } from '../../deploy/start/postgres.ts';
 import { isAlive, markOf } from '../../deploy/start/process-mark.ts';
 import { root } from '../repo/source.ts';
 
@@ -69,11 +70,21 @@ const ask = (dev: DevFile, method: string, path: string, body?: unknown): Promis
   sent.end(body === undefined ? undefined : JSON.stringify(body));
 });
 
+/** A folder of its own; root's Postgres data, which lies outside it, goes with it. */
+const ownFolder = (t: TestContext): string => {
+  const dir = mkdtempSync(join(tmpdir(), 'troupe-npm-start-'));
+  t.after(() => {
+    const idFile = join(dir, '.troupe', 'id');
+    if (existsSync(idFile)) for (const shared of sharedParents) rmSync(join(shared, readFileSync(idFile, 'utf8')), { recursive: true, force: true });
+    rmSync(dir, { recursive: true, force: true });
+  });
+  return dir;
+};
+
 const readDev = (dir: string): DevFile => devFile.parse(JSON.parse(readFileSync(join(dir, '.troupe', 'dev.json'), 'utf8')));
 
 test('npm start - starts, heals after kill -9 of any part, drains, and continues where it stopped', async (t) => {
-  const dir = mkdtempSync(join(tmpdir(), 'troupe-npm-start-'));
-  t.after(() => rmSync(dir, { recursive: true, force: true }));
+  const dir = ownFolder(t);
   const first = start(t, dir);
   const ready = readyLine.parse(JSON.parse(await first.next(/"event":"ready"/)));
   const dev = readDev(dir);
@@ -146,8 +157,7 @@ test('npm start - starts, heals after kill -9 of any part, drains, and continues
 });
 
 test('npm start - a start that was killed leaves processes; the next ends them and goes on', async (t) => {
-  const dir = mkdtempSync(join(tmpdir(), 'troupe-npm-start-'));
-  t.after(() => rmSync(dir, { recursive: true, force: true }));
+  const dir = ownFolder(t);
   const first = start(t, dir);
   const { pids } = readyLine.parse(JSON.parse(await first.next(/"event":"ready"/)));
   const marks = Object.values(pids).map((pid) => markOf(pid));
@@ -162,8 +172,7 @@ test('npm start - a start that was killed leaves processes; the next ends them a
 });
 
 test('npm start - a wrong option is refused with code 2 before anything is made', async (t) => {
-  const dir = mkdtempSync(join(tmpdir(), 'troupe-npm-start-'));
-  t.after(() => rmSync(dir, { recursive: true, force: true }));
+  const dir = ownFolder(t);
   for (const options of [['--port', '0'], ['--port', 'http'], ['--model', 'nobody:x'], ['--dance']]) {
     const wrong = start(t, dir, ...options);
     assert.equal(await wrong.ended, 2, options.join(' '));
