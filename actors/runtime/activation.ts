@@ -333,19 +333,8 @@ export class Activation implements EffectOwner, WriterOwner, InternalTurns, Resi
     }
     if (this.#mailbox?.empty === true) this.#mailbox = undefined;
     if (this.#phase === 'activating' || this.#phase === 'gone' || this.#writer?.step() === true) return;
-    switch (this.#phase) {
-      case 'failing': {
-        this.#restart();
-        return;
-      }
-      case 'stopping': {
-        this.#leave();
-        return;
-      }
-      case 'ready': {
-        if (this.#leaving && this.quiet) this.#leave();
-      }
-    }
+    if (this.#phase === 'failing') this.#restart();
+    else if (this.#phase === 'stopping' || (this.#leaving && this.quiet)) this.#leave();
   }
 
   acknowledged(batch: Batch): void {
