@@ -1,6 +1,6 @@
 /** The end of a session stream as an error to report, where it is one. */
 import { type CodedError, refuse } from '../../contracts/errors.ts';
-import type { StreamState } from '../client/session-stream.ts';
+import type { StreamState } from '../client/state.ts';
 
 export const endError = (end: Extract<StreamState, { kind: 'closed' | 'broken' }>): CodedError | undefined => {
   if (end.kind === 'closed') return end.error;

@@ -6,7 +6,8 @@
  * change the title or forge a line of ours.
  */
 import { styleText } from 'node:util';
-import type { Reconnected, StreamState } from '../client/session-stream.ts';
+import type { Reconnected } from '../client/session-stream.ts';
+import type { StreamState } from '../client/state.ts';
 import type { StreamEvent } from '../client/frame.ts';
 
 export interface Out {

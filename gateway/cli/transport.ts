@@ -7,7 +7,7 @@ import { Agent, fetch } from 'undici';
 import { WebSocket } from 'ws';
 import { limits } from '../../contracts/limits.ts';
 import type { EdgeFetch } from '../client/edge.ts';
-import type { StreamSocketConstructor } from '../client/session-stream.ts';
+import type { StreamSocketConstructor } from '../client/state.ts';
 
 export interface Transport {
   readonly fetch: EdgeFetch;

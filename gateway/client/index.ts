@@ -3,10 +3,8 @@
  * Works in a browser and in Node: whatever differs (fetch, WebSocket, clock) is an argument. Imports no DOM and no Node module.
  */
 export { createEdge, type Edge, type EdgeOptions } from './edge.ts';
-export {
-  openSession, type SessionStream, type SessionStreamOptions, type StreamCounts, type StreamState, type Reconnected,
-  type StreamSocket, type StreamSocketConstructor,
-} from './session-stream.ts';
+export { openSession, type SessionStream, type SessionStreamOptions, type StreamCounts, type Reconnected } from './session-stream.ts';
+export type { StreamState, StreamSocket, StreamSocketConstructor } from './state.ts';
 export { frameBytes, type PendingMessage, type TurnEnd } from './outbox.ts';
 export type { Payload, StreamEvent } from './frame.ts';
 export { subjectOf } from './token.ts';

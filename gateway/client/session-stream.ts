@@ -13,36 +13,15 @@
  *
  * It does not store anything: give `lastSeqNo` and `pending` to a later stream to go on after a restart of the client.
  */
-import { CodedError, coded, type ErrorCode } from '../../contracts/errors.ts';
+import { CodedError, coded } from '../../contracts/errors.ts';
 import { closeCodes, reconnectCodes, subprotocols } from '../../contracts/close.ts';
 import { limits } from '../../contracts/limits.ts';
 import type { WireOutbound } from '../../contracts/stream.ts';
 import { backoffMs } from './backoff.ts';
 import { realClock, type Clock } from './clock.ts';
 import { decodeFrame, type StreamEvent } from './frame.ts';
+import { endingOf, type FinalState, type StreamSocket, type StreamSocketConstructor, type StreamState } from './state.ts';
 import { frameBytes, Outbox, type PendingMessage, type TurnEnd } from './outbox.ts';
-
-/** What is used of a WebSocket; satisfied by the browser's and by the `ws` package's. */
-export interface StreamSocket {
-  readonly readyState: number;
-  addEventListener(type: 'open', listener: () => void): void;
-  addEventListener(type: 'error', listener: () => void): void;
-  addEventListener(type: 'message', listener: (event: { readonly data: unknown }) => void): void;
-  addEventListener(type: 'close', listener: (event: { readonly code: number; readonly reason: string }) => void): void;
-  send(data: string): void;
-  close(code?: number, reason?: string): void;
-}
-export type StreamSocketConstructor = new (url: string, protocols: string[]) => StreamSocket;
-
-export type StreamState =
-  | { readonly kind: 'connecting'; readonly attempt: number }
-  | { readonly kind: 'open' }
-  /** Lost; the next attempt starts in `retryInMs`. `code` is the WebSocket close code. */
-  | { readonly kind: 'waiting'; readonly attempt: number; readonly retryInMs: number; readonly code: number; readonly reason: string }
-  /** Over, by `close()` (no `error`) or by a close code after which a client does not come back. */
-  | { readonly kind: 'closed'; readonly code: number; readonly reason: string; readonly error?: CodedError }
-  /** Over, because the server's stream was not whole: `expected` and `got` are seq_nos, or 0 for a frame that is none. */
-  | { readonly kind: 'broken'; readonly problem: 'gap' | 'repeat' | 'frame'; readonly expected: number; readonly got: number };
 
 export interface StreamCounts {
   readonly delivered: number;
@@ -95,10 +74,8 @@ export interface SessionStream {
   /** Stops now. */
   close(reason?: string): void;
   /** The last state. Never rejects. */
-  readonly closed: Promise<Extract<StreamState, { kind: 'closed' | 'broken' }>>;
+  readonly closed: Promise<FinalState>;
 }
-
-type FinalState = Extract<StreamState, { kind: 'closed' | 'broken' }>;
 
 /** One connection, or the wait for it. Exactly one is current; what an older one still says is not heard. */
 interface Connection {
@@ -112,17 +89,6 @@ interface Connection {
   closing: string | undefined;
   readonly timers: Map<'connect' | 'settle' | 'beat' | 'quiet' | 'quietMax' | 'retry', () => void>;
 }
-
-const endings: Readonly<Record<number, { code: ErrorCode; text: string }>> = {
-  [closeCodes.missed_pongs.code]: { code: 'protocol_error', text: 'The server got no answer to its pings.' },
-  [closeCodes.unsupported.code]: { code: 'protocol_error', text: 'The server does not know this kind of frame.' },
-  [closeCodes.invalid_payload.code]: { code: 'protocol_error', text: 'The server could not read a frame of this client.' },
-  [closeCodes.token_expired.code]: { code: 'unauthorized', text: 'The token has expired. Sign in again.' },
-  [closeCodes.too_big.code]: { code: 'payload_too_large', text: 'A frame was too large; send the content as an attachment.' },
-  [closeCodes.rate_limited.code]: { code: 'rate_limited', text: 'Too many requests for this user. Wait a while before connecting again.' },
-  [closeCodes.sequence_retired.code]: { code: 'sequence_retired', text: 'The server does not have the events after this position.' },
-  [closeCodes.session_not_found.code]: { code: 'session_not_found', text: 'There is no such session for this user.' },
-};
 
 /** Close code of a connection that ended without a close frame (RFC 6455, 7.1.5). */
 const broke = 1006;
@@ -348,8 +314,7 @@ class Stream implements SessionStream {
   #lose(connection: Connection, code: number, reason: string): void {
     if (this.#connection !== connection) return;
     if (!reconnectCodes.has(code)) {
-      const ending = endings[code];
-      const error = code === closeCodes.normal.code ? undefined : coded(ending?.code ?? 'protocol_error', ending?.text ?? `The server closed with ${code} ${reason}.`);
+      const error = endingOf(code, reason);
       this.#end({ kind: 'closed', code, reason, ...(error === undefined ? {} : { error }) });
       return;
     }

@@ -1,7 +1,7 @@
 /** The page: header with the connection, the conversation, the composer; and the page without a token. */
 import type { VNode } from 'preact';
 import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks';
-import type { StreamState } from '../client/session-stream.ts';
+import type { StreamState } from '../client/state.ts';
 import { Composer } from './composer.tsx';
 import { approvalsOf } from './conversation.ts';
 import { EntryView, Waiting } from './entry.tsx';

@@ -15,7 +15,7 @@ export const buildConsole = async (): Promise<ConsoleFiles> => {
   const options = { bundle: true, minify: true, write: false as const, legalComments: 'none' as const, logLevel: 'silent' as const, target } satisfies BuildOptions & { write: false };
   try {
     const [script, style, page, icon] = await Promise.all([
-      build({ ...options, entryPoints: [source('main.tsx')], format: 'esm', platform: 'browser', jsx: 'automatic', jsxImportSource: 'preact', define: { 'process.env.NODE_ENV': '"production"' } }),
+      build({ ...options, entryPoints: [source('main.tsx')], format: 'esm', platform: 'browser', jsx: 'automatic', jsxImportSource: 'preact' }),
       build({ ...options, entryPoints: [source('console.css')] }),
       readFile(source('page.html')),
       readFile(source('icon.svg')),

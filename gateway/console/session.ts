@@ -8,7 +8,8 @@ import { CodedError, shown } from '../../contracts/errors.ts';
 import { limits } from '../../contracts/limits.ts';
 import type { Edge } from '../client/edge.ts';
 import { frameBytes } from '../client/outbox.ts';
-import { openSession, type Reconnected, type SessionStream, type StreamSocketConstructor, type StreamState } from '../client/session-stream.ts';
+import { openSession, type Reconnected, type SessionStream } from '../client/session-stream.ts';
+import type { StreamSocketConstructor, StreamState } from '../client/state.ts';
 import { emptyConversation, shows, wrote, type Conversation, type Mine } from './conversation.ts';
 import { keepSession, keptSession } from './keep.ts';
 

@@ -59,6 +59,11 @@ export class FakeEdge {
   readonly blobs = new Map<string, Buffer>();
   /** Every message that arrived, repeats included. */
   readonly received: { sid: string; id: string | undefined; content: string; attachment: string | undefined }[] = [];
+  #awaited: (() => void)[] = [];
+  /** Resolves with the next message that arrives. */
+  nextMessage(): Promise<void> {
+    return new Promise((resolve) => { this.#awaited.push(resolve); });
+  }
   /** Upgrades are answered with this status when set. */
   refuseUpgrades: number | undefined;
   /** Every session message is swallowed when set, as by a daemon killed before it wrote. */
@@ -245,6 +250,7 @@ export class FakeEdge {
         return;
       case 'send_message':
         this.received.push({ sid: session.sid, id: frame.message_id, content: frame.content, attachment: frame.attachment_blob_ref });
+        for (const resolve of this.#awaited.splice(0)) resolve();
         if (this.swallow) return;
         if (frame.message_id !== undefined && session.ids.has(frame.message_id)) return;
         if (frame.message_id !== undefined) session.ids.add(frame.message_id);

@@ -4,7 +4,7 @@
  */
 import { EventEmitter } from 'node:events';
 import type { Clock } from '../../gateway/client/clock.ts';
-import type { StreamSocket, StreamSocketConstructor } from '../../gateway/client/session-stream.ts';
+import type { StreamSocket, StreamSocketConstructor } from '../../gateway/client/state.ts';
 import type { AgentKind } from '../../contracts/stream.ts';
 
 export class ManualClock implements Clock {

@@ -95,8 +95,9 @@ test('cli chat - a message that the server lost is sent again after the restart 
   const place = await troupeHome(first);
   t.after(() => place.remove());
   first.swallow = true;
+  const arrived = first.nextMessage();
   const chat = new Troupe(['chat', 'keep me'], place.folder);
-  while (first.received.length === 0) await new Promise(setImmediate);
+  await arrived;
   await first.stop();
   const second = await FakeEdge.start({ again: first });
   const ran = await chat.ended;

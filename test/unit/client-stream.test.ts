@@ -4,7 +4,8 @@ import { test } from 'node:test';
 import { closeCodes, reconnectCodes } from '../../contracts/close.ts';
 import { CodedError, coded } from '../../contracts/errors.ts';
 import { limits } from '../../contracts/limits.ts';
-import { openSession, type Reconnected, type SessionStream, type SessionStreamOptions, type StreamState } from '../../gateway/client/session-stream.ts';
+import { openSession, type Reconnected, type SessionStream, type SessionStreamOptions } from '../../gateway/client/session-stream.ts';
+import type { StreamState } from '../../gateway/client/state.ts';
 import { FakeSocket, fakeSockets, ManualClock } from '../harness/fake-socket.ts';
 
 interface Bench {
