@@ -11,7 +11,7 @@ import type { NatsConnection } from 'nats';
 import { connectNats } from '../../actors/runtime/nats/connect.ts';
 import { createNatsStores } from '../../actors/runtime/nats/stores.ts';
 import { ensureStreams } from '../../actors/runtime/nats/streams.ts';
-import type { Commit } from '../../contracts/event.ts';
+import { runtimeKinds, type Commit } from '../../contracts/event.ts';
 import { journalSubject, ownerSubject, partitionOf } from '../../contracts/subjects.ts';
 import { call, callUntil, hostChild, type HostChild } from '../harness/cluster.ts';
 import { startNats, type NatsServer } from '../harness/nats.ts';
@@ -154,6 +154,8 @@ const zombie = async (stuckClock: boolean): Promise<{ key: string; traces: strin
   const key = keyOf(a);
   const n = partitionOf(address(key), partitions);
   await call(nc, address(key), 'traced', { name: 'first' });
+  // Its effect has ended, or the next owner would rightly run it again.
+  while (!(await commits(key)).some(({ ev }) => ev.some(({ k }) => k === runtimeKinds.effectEnded))) await new Promise((resolve) => { setImmediate(resolve); });
   a.pause();
   // These lie in the stopped host's socket until it runs again; the host that takes over does not see them.
   for (let i = 0; i < 5; i++) {

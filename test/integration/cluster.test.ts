@@ -10,6 +10,7 @@ import { ensureStreams } from '../../actors/runtime/nats/streams.ts';
 import { CodedError } from '../../contracts/errors.ts';
 import { limits } from '../../contracts/limits.ts';
 import { call, callUntil, hostHere, type HostHere } from '../harness/cluster.ts';
+import { recorder } from '../harness/log.ts';
 import { startNats, type NatsServer } from '../harness/nats.ts';
 import { tallyActor } from '../harness/tally.ts';
 
@@ -314,4 +315,30 @@ test('cluster - a call whose commit was on its way when the lease ended is not r
   assert.notEqual(failure.entry.retry, 'safe', failure.code);
   a.host.engine.leaseUntil(Infinity);
   assert.deepEqual(await ref.ask.get({}), { total: 2, names: ['before', 'unsure'] });
+});
+
+test('cluster - while NATS is silent for longer than the lease, hosts stop serving by their own clock; then they go on under the same epochs [G1]', async () => {
+  const expired = { a: Promise.withResolvers<void>(), b: Promise.withResolvers<void>() };
+  const hosts = await Promise.all((['a', 'b'] as const).map((name) => hostHere({
+    url: server.url, config: { host: name, partitions, journalStreams: 2, leaseTtlMs: 600 }, definitions: [definition(name)],
+    log: recorder(({ text }) => { if (text.includes('lease expired')) expired[name].resolve(); }),
+  })));
+  running.push(...hosts);
+  await Promise.all(hosts.map(({ host }) => host.ready));
+  const keys = Array.from({ length: 12 }, (_, i) => `k${i}`);
+  for (const key of keys) await call(nc, address(key), 'add', { by: 1, name: 'before' });
+  const epochs = hosts.map(({ host }) => new Map(host.epochs()));
+  server.pause();
+  await Promise.all([expired.a.promise, expired.b.promise]);
+  for (const { host } of hosts) {
+    const key = keys.find((each) => host.actors.isLocal(address(each)));
+    assert.ok(key !== undefined);
+    await assert.rejects(host.engine.deliver({ address: address(key), command: 'get', input: {}, principal: { kind: 'system' } }), { code: 'not_owner' });
+  }
+  server.resume();
+  for (const key of keys) {
+    await callUntil(nc, address(key), 'add', { by: 1, name: 'after' }, `${org}-${key}`);
+    assert.deepEqual(await callUntil(nc, address(key), 'get', {}, `${org}-get-${key}`), { total: 2, names: ['before', 'after'] });
+  }
+  assert.deepEqual(hosts.map(({ host }) => new Map(host.epochs())), epochs);
 });
