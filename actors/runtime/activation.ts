@@ -103,14 +103,10 @@ export class Activation implements EffectOwner, WriterOwner, InternalTurns, Resi
   // --- the mailbox ---------------------------------------------------------------------------------------------------
 
   /** Takes a message whose input is parsed. Gives the answer. */
-  take(message: Message, command: ErasedCommand, input: unknown, monotonic: number): Promise<unknown> {
+  take(message: Message, command: ErasedCommand, input: unknown): Promise<unknown> {
     this.site.touched(this);
     this.#leaving = false;
     if (this.stopping) return Promise.reject(this.#stop?.error ?? coded('not_owner'));
-    if (message.signal !== undefined || message.deadlineAt !== undefined) {
-      const late = overdue(message, monotonic);
-      if (late !== undefined) return Promise.reject(late);
-    }
     if (this.#waiting >= this.compiled.spec.mailboxMax) return Promise.reject(coded('mailbox_full'));
     if (this.#room && this.#mailbox === undefined) return this.#command(message, command, input);
     return new Promise((resolve, reject) => {
@@ -125,7 +121,7 @@ export class Activation implements EffectOwner, WriterOwner, InternalTurns, Resi
     if (spec === undefined) return Promise.reject(coded('unknown_command'));
     const parsed = spec.input.safeParse(input);
     if (!parsed.success) return Promise.reject(refusalOf(parsed.error));
-    return this.take({ address: this.self, command, input, principal: self }, spec, parsed.data, this.site.clock.monotonic());
+    return this.take({ address: this.self, command, input, principal: self }, spec, parsed.data);
   }
 
   outcome(id: string, outcome: Outcome<unknown>): void {

@@ -20,6 +20,7 @@ import { Alarms, systemArm, type Arm } from './alarm.ts';
 import { compile, type Compiled } from './compile.ts';
 import type { Access, ActorDefinition } from './define.ts';
 import type { Log } from './log.ts';
+import { overdue } from './mailbox.ts';
 import type { Engine, EngineStats, Message, Sender } from './message.ts';
 import { ReminderIndex } from './reminders.ts';
 import type { Counts, Parked, Resident, Site } from './site.ts';
@@ -142,6 +143,8 @@ class LocalEngine implements Engine {
       if (this.#state !== 'open') throw coded('draining');
       const monotonic = this.#clock.monotonic();
       if (monotonic >= this.#lease) throw coded('not_owner');
+      const late = overdue(message, monotonic);
+      if (late !== undefined) throw late;
       const key = addressTokens(message.address);
       const active = this.#activations.get(key);
       const type = active?.compiled ?? this.#type(message.address, key);
@@ -150,7 +153,7 @@ class LocalEngine implements Engine {
       if (!admits(command.access, message.principal)) throw coded('forbidden');
       const parsed = command.input.safeParse(message.input);
       if (!parsed.success) throw refusalOf(parsed.error);
-      return (active ?? this.#activate(message.address, key)).take(message, command, parsed.data, monotonic);
+      return (active ?? this.#activate(message.address, key)).take(message, command, parsed.data);
     } catch (error) {
       return Promise.reject(error instanceof Error ? error : coded('internal_error'));
     }
