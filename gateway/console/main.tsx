@@ -43,15 +43,17 @@ const start = (): void => {
     edge: createEdge({ url: location.origin, token: () => token, fetch: (url, init) => fetch(url, init) }),
     onSid: (sid) => {
       const url = sid === undefined ? location.pathname : `${location.pathname}?sid=${encodeURIComponent(sid)}`;
-      history.pushState(null, '', url);
+      // Also told while going back and forth, where the address is right already.
+      if (url !== location.pathname + location.search) history.pushState(null, '', url);
     },
     // A fast model sends more events than a screen shows: one drawing a frame takes them all.
     onChange: () => { drawn ||= requestAnimationFrame(draw); },
   });
   const follow = (): void => {
     const sid = new URLSearchParams(location.search).get('sid') ?? undefined;
-    if (sid !== undefined && sid !== session.state.sid) session.open(sid);
-    else if (sid === undefined && session.state.sid !== undefined) location.reload();
+    if (sid === session.state.sid) return;
+    if (sid === undefined) session.leave();
+    else session.open(sid);
   };
   addEventListener('popstate', follow);
   addEventListener('online', () => { session.wake(); });

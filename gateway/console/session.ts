@@ -65,6 +65,8 @@ export class Session {
 
   /** Shows a session from its first event on. */
   open(sid: string): void {
+    this.#stream?.close();
+    this.#stream = undefined;
     const kept = keptSession(this.#world.storage, sid);
     this.#mine = kept.mine;
     this.#set({ ...fresh, sid, model: kept.model, conversation: emptyConversation(kept.mine), busy: kept.pending.length > 0 });

@@ -216,8 +216,15 @@ test('console - a new session starts empty and the browser\'s back shows the old
   assert.equal(edge.sessions.get(sidOf())?.model, 'mock-2');
   assert.equal(await page.getByText('mock-2').isVisible(), true);
   await page.goBack();
+  await page.getByText('Talk to an agent').waitFor();
   await page.goBack();
   await page.getByText('You said: old').waitFor();
+  assert.equal(sidOf(), old);
+  await page.goForward();
+  await page.goForward();
+  await page.getByText('You said: new').waitFor();
+  const watchers = [...edge.sessions.values()].filter((s) => s.sid === old).map((s) => s.watchers.size);
+  assert.deepEqual(watchers, [0], 'the session left behind is no longer watched');
 });
 
 test('console - an error of the turn and a refused session are shown', async () => {
