@@ -51,7 +51,7 @@ const written = (value: unknown): string => (typeof value === 'string' ? value :
 for (const [name, schema] of [['gateway', gatewayConfig], ['daemon', daemonConfig]] as const) {
   test(`tables - every ${name} configuration key stands in deploy/README.md with its default, and no other does`, () => {
     const section = read('deploy/README.md').split(`### ${name}.toml`)[1]?.split(/^##/m)[0] ?? '';
-    const rows = new Map([...section.matchAll(/^\| `([^`]+)` \| ([^|]*) \|/gm)].map(([, key, fallback]) => [key, fallback?.trim()]));
+    const rows = new Map([...section.matchAll(/^\| `([^`]+)` \|([^|]*)\|/gm)].map(([, key, fallback]) => [key, fallback?.trim()]));
     const keys = keysOf(schema);
     assert.ok(keys.length > 10);
     assert.deepEqual([...rows.keys()].map(String).toSorted(), keys.map(([key]) => key).toSorted());
