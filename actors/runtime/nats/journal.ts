@@ -4,7 +4,7 @@
  * Why settling is safe: an append carries the stream sequence of the subject's last message, so of all appends with the
  * same expectation the stream admits at most one. Repeating an unanswered append therefore cannot store it twice. If the
  * repeat is refused, the subject's first message after the expectation decides: equal to ours, it was ours (the answer was
- * lost); another, somebody else was first. While there is none yet, the first try may still be under way, so we repeat.
+ * lost); another, somebody else was first. While there is none yet, a first try may still be under way, so we repeat.
  * After `journal_unavailable` a late arrival remains possible; the next activation's own fenced append finds it out.
  *
  * Guarantees S1-S3 of `store.ts`. It does not interpret what it stores.
@@ -52,13 +52,21 @@ export const createNatsJournal = (lean: Lean, options: JournalOptions): Journal 
   // At most one per activation: an actor has one append in flight.
   const waiting: (() => void)[] = [];
 
-  /** After a refused repeat: our message's sequence if it was stored by an earlier try; undefined while that is still open. */
-  const settle = async (subject: string, data: Uint8Array, expectedSeq: number, patient: Patience): Promise<number | undefined> => {
-    const decider = await leaderNext(lean, streamOf(subject, journalStreams), subject, expectedSeq + 1, {
-      attemptMs: ackMs, deadlineMs: Math.max(patient.left(), 1),
-    });
-    if (decider === undefined) return undefined;
-    if (sameBytes(decider.data, data)) return decider.seq;
+  /**
+   * What a refusal by the fence means: the sequence of our message, if a try before (`ambiguous`) stored it; undefined if
+   * nothing is decided yet, because the subject still ends where we expect it. Throws `fenced` otherwise.
+   */
+  const settle = async (subject: string, data: Uint8Array, expectedSeq: number, ambiguous: boolean, patient: Patience): Promise<number | undefined> => {
+    const stream = streamOf(subject, journalStreams);
+    const within: ReadTimes = { attemptMs: ackMs, deadlineMs: Math.max(patient.left(), 1) };
+    const decider = await leaderNext(lean, stream, subject, expectedSeq + 1, within);
+    if (decider !== undefined) {
+      if (ambiguous && sameBytes(decider.data, data)) return decider.seq;
+      throw coded('fenced');
+    }
+    // Refused, yet nothing follows: another's append (or our own) is under way, or a new leader has not caught up.
+    const last = await leaderLast(lean, stream, subject, within);
+    if ((last?.seq ?? 0) === expectedSeq) return undefined;
     throw coded('fenced');
   };
 
@@ -73,8 +81,7 @@ export const createNatsJournal = (lean: Lean, options: JournalOptions): Journal 
         if (ack.stored) return ack.seq;
         if (ack.errCode === tooLargeCode) throw coded('commit_too_large');
         if (ack.fenced) {
-          if (!ambiguous) throw coded('fenced');
-          const seq = await settle(subject, data, expectedSeq, patient);
+          const seq = await settle(subject, data, expectedSeq, ambiguous, patient);
           if (seq !== undefined) return seq;
         }
         cause = new Error(`JetStream refused the append: ${ack.errCode} ${ack.description}`);

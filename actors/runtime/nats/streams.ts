@@ -85,6 +85,8 @@ export const streamProblem = (wanted: Wanted, found: Partial<StreamConfig>): str
 const streamNotFound = 10059;
 const streamExists = 10058;
 const subjectsOverlap = 10065;
+/** "no suitable peers for placement" and "not the leader": what a cluster that is just forming answers. */
+const forming: ReadonlySet<number> = new Set([10005, 10009]);
 
 interface ApiAnswer {
   readonly config?: Partial<StreamConfig>;
@@ -94,8 +96,8 @@ const api = (lean: Lean, subject: string, body: string): Promise<{ readonly answ
   untilAnswered(limits.appendAckMs * 3, limits.appendAckMs, async (timeoutMs) => {
     const answer: unknown = JSON.parse((await lean.request(`$JS.API.${subject}`, body, { timeoutMs })).string());
     const error = apiError(answer);
-    // 503: JetStream or its leader is not there yet.
-    if (error?.code === 503) throw coded('no_owner', error.description);
+    // JetStream, its leader or enough of its servers are not there yet.
+    if (error !== undefined && (error.code === 503 || forming.has(error.errCode))) throw coded('no_owner', error.description);
     return { answer: answer as ApiAnswer, error };
   });
 
