@@ -41,8 +41,9 @@ const readOnce = async (store: ObjectStore, name: string): Promise<Uint8Array | 
   const found = await store.get(name);
   if (found === null) return undefined;
   const bytes = await gather(chunksOf(found.data));
-  const failure = await found.error;
-  if (failure !== null) throw failure;
+  // Typed `Error | null`, and undefined in fact when all went well.
+  const failure: unknown = await found.error;
+  if (failure instanceof Error) throw failure;
   return bytes;
 };
 
