@@ -4,10 +4,10 @@
  * Guarantees:
  * T1  TLS 1.3 only: the cipher list names a TLS 1.2 suite that no client can negotiate; TLS 1.3 suites are fixed in BoringSSL.
  * T2  A certificate swap refuses no connection: one acceptor holds the listening socket for ever and hands every accepted
- *     connection to the app with the newest certificate; older apps keep their connections. (Closing a second listening
- *     socket would reset what waits in its accept queue, and crashes uWebSockets.js v20.49 under load.)
+ *     connection to the app with the newest certificate; older apps keep their connections. (Closing one of two listening
+ *     sockets, the usual way, resets what waits in its accept queue: measured.)
  * T3  A body is read in pieces and never beyond the route's bound; a request that its client gives up is aborted upstream.
- * T4  Several processes may listen on one port (SO_REUSEPORT, uWebSockets.js' default).
+ * T4  Several processes may listen on one port (SO_REUSEPORT; uWebSockets.js sets it for every port but 0).
  * Strings of a request are read before the handler returns: uWebSockets.js reuses their memory.
  */
 import { STATUS_CODES } from 'node:http';
@@ -29,7 +29,7 @@ export interface CertificateFiles {
 
 export interface ServerOptions {
   readonly host: string;
-  /** 0 = any free port. */
+  /** 0 = any free port, which no second process can share. */
   readonly port: number;
   readonly certificate: CertificateFiles;
   readonly proxies: TrustedProxies;

@@ -4,14 +4,15 @@
  */
 import { spawn, type ChildProcess } from 'node:child_process';
 import { createPrivateKey, generateKeyPairSync, randomBytes, type KeyObject } from 'node:crypto';
-import { copyFile, mkdtemp, rename, rm, writeFile } from 'node:fs/promises';
+import { mkdtemp, rename, rm, writeFile } from 'node:fs/promises';
 import { Agent, request as httpsRequest } from 'node:https';
+import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { generate } from 'selfsigned';
 import { stringify } from 'smol-toml';
-import { WebSocket } from 'ws';
+import { WebSocket, type RawData } from 'ws';
 import type { GatewayConfig } from '../../contracts/config.ts';
 import { checkConfig } from '../../gateway/config.ts';
 import { systemClock, type Clock } from '../../gateway/clock.ts';
@@ -80,6 +81,8 @@ export interface Edge {
   readonly capabilityKey: KeyObject;
   readonly devSecret: Buffer;
   readonly logs: readonly LogLine[];
+  /** Resolves with the next log line that has this message. */
+  logged(message: string): Promise<LogLine>;
   readonly adminPath: string;
   call(path: string, options?: CallOptions): Promise<Reply>;
   /** A `ws` client with the bearer in the Authorization header; `protocols` and `headers` replace that. */
@@ -146,7 +149,16 @@ export const startEdge = async (options: EdgeOptions = {}): Promise<Edge> => {
   const prepared = await prepareEdge(issuer, options.peer === false ? join(tmpdir(), `troupe-nobody-${process.pid}.sock`) : peer.socketPath, options.config);
   const { folder, config, ca, capabilityKey, devSecret } = prepared;
   const logs: LogLine[] = [];
-  const write = (level: string) => (fields: object, message: string): void => void logs.push({ level, fields, message });
+  const waiting = new Set<{ readonly message: string; readonly give: (line: LogLine) => void }>();
+  const write = (level: string) => (fields: object, message: string): void => {
+    const line = { level, fields, message };
+    logs.push(line);
+    for (const wait of waiting) {
+      if (wait.message !== message) continue;
+      waiting.delete(wait);
+      wait.give(line);
+    }
+  };
   const log: Log = { debug: write('debug'), info: write('info'), warn: write('warn'), error: write('error') };
   const gateway = await startGateway(config, { log, release: 'test', clock: options.clock ?? systemClock, ...options.dependencies });
   if (options.peer !== false) await linked(gateway, 1);
@@ -154,6 +166,7 @@ export const startEdge = async (options: EdgeOptions = {}): Promise<Edge> => {
   return {
     gateway, peer, issuer, folder, ca, capabilityKey, devSecret, logs,
     port: gateway.port,
+    logged: (message) => new Promise((give) => void waiting.add({ message, give })),
     adminPath: config.admin?.socket_path ?? '',
     call: (path, call = {}) => callEdge(gateway.port, agent, path, call),
     socket: (sid, socket = {}) => openSocket(gateway.port, ca, sid, socket),
@@ -238,8 +251,16 @@ export const ending = (socket: WebSocket): Promise<Ending> => new Promise((resol
 
 /** The next text frame. */
 export const nextFrame = (socket: WebSocket): Promise<string> => new Promise((resolve, reject) => {
-  socket.once('message', (data) => resolve(Buffer.isBuffer(data) ? data.toString('utf8') : ''));
-  socket.once('close', (code) => reject(new Error(`The socket closed with ${code}.`)));
+  const onMessage = (data: RawData): void => {
+    socket.off('close', onClose);
+    resolve(Buffer.isBuffer(data) ? data.toString('utf8') : '');
+  };
+  const onClose = (code: number): void => {
+    socket.off('message', onMessage);
+    reject(new Error(`The socket closed with ${code}.`));
+  };
+  socket.once('message', onMessage);
+  socket.once('close', onClose);
 });
 
 /** The HTTP answer to an upgrade that was refused. */
@@ -250,6 +271,16 @@ export const refusal = (socket: WebSocket): Promise<{ status: number; headers: N
     const chunks: Buffer[] = [];
     answer.on('data', (chunk: Buffer) => chunks.push(chunk));
     answer.on('end', () => resolve({ status: answer.statusCode ?? 0, headers: answer.headers, json: JSON.parse(Buffer.concat(chunks).toString('utf8')) }));
+  });
+});
+
+/** A port that was free a moment ago, for processes that share one. */
+export const freePort = (): Promise<number> => new Promise((resolve, reject) => {
+  const server = createServer();
+  server.on('error', reject);
+  server.listen(0, '127.0.0.1', () => {
+    const address = server.address();
+    server.close(() => resolve(typeof address === 'object' && address !== null ? address.port : 0));
   });
 });
 
@@ -289,6 +320,3 @@ export const spawnGateway = async (folder: string, name: string, raw: Record<str
   });
   return { child, port, ended, lines };
 };
-
-/** Copies a file, for tests that put the old one back. */
-export const keepCopy = (path: string): Promise<void> => copyFile(path, `${path}.kept`);
