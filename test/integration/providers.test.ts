@@ -212,12 +212,12 @@ for (const vendor of vendors) {
         void vendor.hang(request, response);
         finish = () => { response.destroy(); };
       });
+      t.mock.timers.enable({ apis: ['setTimeout'] });
       const iterator = vendor.make(server.url, { silenceMs: 40 }).stream(ask())[Symbol.asyncIterator]();
       const first = await iterator.next();
       assert.deepEqual(first.value, { kind: 'text', text: 'Half' });
-      // The reader is busy until a timer armed after the provider's, and longer, has fired: the limit has passed by then. That
-      // the connection breaks only now shows as a break, not as a silence.
-      await new Promise((resolve) => { setTimeout(resolve, 45); });
+      // The reader has its text and is busy for longer than the limit; that the connection breaks only now is a break, not a silence.
+      t.mock.timers.tick(1_000);
       const next = iterator.next();
       finish();
       await assert.rejects(next, { code: 'provider_error' });
