@@ -160,7 +160,14 @@ export const startEdge = async (options: EdgeOptions = {}): Promise<Edge> => {
     }
   };
   const log: Log = { debug: write('debug'), info: write('info'), warn: write('warn'), error: write('error') };
-  const gateway = await startGateway(config, { log, release: 'test', clock: options.clock ?? systemClock, ...options.dependencies });
+  const clear = async (): Promise<void> => {
+    await Promise.all([peer.stop(), issuer.stop()]);
+    await rm(folder, { recursive: true, force: true });
+  };
+  const gateway = await startGateway(config, { log, release: 'test', clock: options.clock ?? systemClock, ...options.dependencies }).catch(async (error: unknown) => {
+    await clear();
+    throw error;
+  });
   if (options.peer !== false) await linked(gateway, 1);
   const agent = new Agent({ ca, keepAlive: false });
   return {
@@ -172,9 +179,8 @@ export const startEdge = async (options: EdgeOptions = {}): Promise<Edge> => {
     socket: (sid, socket = {}) => openSocket(gateway.port, ca, sid, socket),
     stop: async () => {
       await gateway.close();
-      await Promise.all([peer.stop(), issuer.stop()]);
       agent.destroy();
-      await rm(folder, { recursive: true, force: true });
+      await clear();
     },
   };
 };
