@@ -143,6 +143,8 @@ export const limits = {
   /** Milliseconds of the first wait before a failed activation is tried again; doubles up to `restartMaxMs`. */
   restartBaseMs: 50,
   restartMaxMs: 5_000,
+  /** Actors that one host recovers from their journals at once; more wait. Far below the 10,000 API requests that make a NATS server drop them all. */
+  recoveriesMax: 1_024,
   /** Attempts of an activation to append its epoch record while others append. Then `fenced`. */
   epochTriesMax: 8,
   /** Runs of an effect's `done` or of a reminder's handler that each end in a bug before it is given up and logged. */

@@ -169,10 +169,13 @@ export class Activation implements EffectOwner, WriterOwner, InternalTurns, Resi
   begin(careful: boolean): void {
     this.#phase = 'activating';
     const owner = (): boolean => this.#phase === 'activating' && this.site.owns(this.partition, this.epoch);
-    recover({ site: this.site, actor: this, careful, owner }).then(
-      ({ core, opening }) => { this.#recovered(core, opening); },
-      (error: unknown) => { this.#unrecovered(error); },
-    );
+    this.site.admit((done) => {
+      const recovered = this.#phase === 'activating' ? recover({ site: this.site, actor: this, careful, owner }) : Promise.reject(coded('not_owner'));
+      recovered.then(
+        ({ core, opening }) => { this.#recovered(core, opening); },
+        (error: unknown) => { this.#unrecovered(error); },
+      ).finally(done);
+    });
   }
 
   #recovered(core: Core, opening: StoredEvent | undefined): void {
@@ -205,7 +208,8 @@ export class Activation implements EffectOwner, WriterOwner, InternalTurns, Resi
       return;
     }
     this.site.log.error({ ...nameOf(this.self), err: error }, 'actor cannot be activated: a bug; it stays unavailable');
-    const failure = error instanceof CodedError ? error : coded('internal_error');
+    // Where and how it is broken is for the log only.
+    const failure = coded(error instanceof CodedError ? 'journal_unreadable' : 'internal_error');
     this.discard(failure, failure);
   }
 

@@ -85,6 +85,14 @@ class LocalEngine implements Engine {
   readonly #clock: Clock;
   readonly #activationsMax: number;
   #kicked: Parked[] = [];
+  /** Recoveries under way, and those that wait; at most one an activation. */
+  #recovering = 0;
+  readonly #recoveries: ((done: () => void) => void)[] = [];
+  readonly #recovered = (): void => {
+    this.#recovering -= 1;
+    const next = this.#recoveries.shift();
+    if (next !== undefined) this.#admit(next);
+  };
   /** Until the first `leaseUntil` the host has no lease to lose (one host, tests). */
   #lease = Number.POSITIVE_INFINITY;
   #leaseAlarm: ReturnType<Alarms['set']> | undefined;
@@ -124,6 +132,7 @@ class LocalEngine implements Engine {
       snapshotTypes: { checked: new Set(), refused: new Set() },
       owns: (partition, epoch) => this.#state !== 'closed' && this.#owned.get(partition) === epoch && clock.monotonic() < this.#lease,
       kick: (activation) => { this.#kick(activation); },
+      admit: (start) => { this.#admit(start); },
       park: (activation) => { this.#parked.add(activation); },
       unpark: () => { this.#unpark(); },
       touched: (activation) => { this.#touch(activation); },
@@ -288,6 +297,15 @@ class LocalEngine implements Engine {
         each.pump();
       }
     });
+  }
+
+  #admit(start: (done: () => void) => void): void {
+    if (this.#recovering >= limits.recoveriesMax) {
+      this.#recoveries.push(start);
+      return;
+    }
+    this.#recovering += 1;
+    start(this.#recovered);
   }
 
   #unpark(): void {

@@ -62,6 +62,8 @@ export interface Site {
   owns(partition: number, epoch: number): boolean;
   /** Runs the activation's `pump` at the end of the current task, once. */
   kick(activation: Parked): void;
+  /** Begins a recovery, at once or when few enough are under way (`limits.recoveriesMax`); `start` calls `done` at its end. */
+  admit(start: (done: () => void) => void): void;
   /** The host has as many appends under way as it may: `pump` is run when one ends. */
   park(activation: Parked): void;
   /** An append ended. */

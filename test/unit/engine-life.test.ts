@@ -340,6 +340,17 @@ test('engine life - past activationsMax the least recently used idle actor makes
   host.engine.close();
 });
 
+test('engine life - at most recoveriesMax actors are recovered at once, and all of them in the end', async () => {
+  const cluster = createCluster();
+  const host = createHost(cluster, { definitions: [counter] });
+  const count = limits.recoveriesMax + 20;
+  const asked = Array.from({ length: count }, (_, i) => host.ask({ ...address, key: `k${i}` }, 'read'));
+  assert.equal(cluster.stores.journal.counts.lasts, limits.recoveriesMax);
+  assert.deepEqual(await Promise.all(asked), asked.map(() => ({ count: 0 })));
+  assert.equal(cluster.stores.journal.counts.lasts, count);
+  host.engine.close();
+});
+
 test('engine life - feed numbers run on without gap, and the mark stands still while the actor runs', async () => {
   const cluster = createCluster();
   let pay: ((receipt: { receipt: string }) => void) | undefined;
