@@ -174,6 +174,11 @@ test('leases - a hand-over waits until nothing can commit any more before the ke
   await a.leases.ready;
   await b.leases.start();
   await asked.promise;
+  // Two heartbeats of the new host later, with a look at the leases before each.
+  for (let beats = 0; beats < 2; beats++) {
+    const untilMs = b.untilMs;
+    await b.when(() => b.untilMs > untilMs);
+  }
   const reader = createBucket(nc, lean, 'partitions');
   const held = await reader.list(['*'], 5_000);
   for (const entry of held) assert.match(entry.value ?? '', /"host":"a"/);

@@ -3,7 +3,9 @@ import assert from 'node:assert/strict';
 import { after, afterEach, before, test } from 'node:test';
 import type { NatsConnection } from 'nats';
 import { connectNats } from '../../actors/runtime/nats/connect.ts';
+import type { NatsStores } from '../../actors/runtime/nats/stores.ts';
 import { ensureStreams } from '../../actors/runtime/nats/streams.ts';
+import { coded } from '../../contracts/errors.ts';
 import { inboxSubject, partitionOf, streams } from '../../contracts/subjects.ts';
 import type { DeadLetter } from '../../actors/runtime/cluster/deadletter.ts';
 import { call, callUntil, hostHere, type HostHere } from '../harness/cluster.ts';
@@ -38,8 +40,10 @@ afterEach(async () => {
   org = `dev-${++run}`;
 });
 
-const start = async (name: string): Promise<HostHere> => {
-  const host = await hostHere({ url: server.url, config: { host: name, partitions, leaseTtlMs: 2_000 }, definitions: [tally], log: recorder(({ text }) => onLine(text)) });
+const start = async (name: string, stores?: (own: NatsStores) => NatsStores): Promise<HostHere> => {
+  const host = await hostHere({
+    ...(stores === undefined ? {} : { stores }),
+    url: server.url, config: { host: name, partitions, leaseTtlMs: 2_000 }, definitions: [tally], log: recorder(({ text }) => onLine(text)) });
   running.push(host);
   await host.host.ready;
   return host;
@@ -136,6 +140,34 @@ test('inbox - a refused tell goes to the dead letters with its reason, and a rep
   assert.deepEqual(await untilNames('poor', 1), ['x']);
   assert.deepEqual(own(await host.deadLetters.list()), []);
   await assert.rejects(host.deadLetters.replay(found.seq), { code: 'not_found' });
+});
+
+test('inbox - a message stays in the inbox until its dead letter is stored [G4]', async () => {
+  let refusals = 2;
+  const tried: string[] = [];
+  const { host } = await start('a', (own) => ({
+    ...own,
+    lean: {
+      ...own.lean,
+      request: async (subject, data, options) => {
+        if (!subject.startsWith('deadletter.') || refusals === 0) return own.lean.request(subject, data, options);
+        refusals--;
+        tried.push(subject);
+        if (refusals === 1) throw coded('deadline_exceeded');
+        // What JetStream answers when it refuses to store.
+        return own.lean.request('$JS.API.STREAM.MSG.GET.NOSUCH', '{}', options);
+      },
+    },
+  }));
+  broken = true;
+  const letter = buried();
+  await host.actors.ref(tally, org, 'kept').tell.fragile({ by: 1, name: 'x' }, { id: `${org}-m1` });
+  await letter;
+  assert.equal(tried.length, 2);
+  const [found, ...more] = own(await host.deadLetters.list());
+  assert.deepEqual(more, []);
+  assert.equal(found?.deliveries, 3);
+  await untilEmpty();
 });
 
 test('inbox - a message that cannot be read, an unknown command and an unknown type are dead letters, and block nobody', async () => {
