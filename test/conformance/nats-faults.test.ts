@@ -315,7 +315,7 @@ describe('journal over NATS - answers that are not whole', { timeout: 60_000 }, 
   });
   const log = [3, 5, 8, 13].map((seq) => ({ seq, data: `e${seq}` }));
   const subject = 'journal.4.acme.counter.fake';
-  interface Query { readonly seq: number; readonly batch?: number }
+  interface Query { readonly seq: number; readonly batch?: number; readonly last_by_subj?: string }
   /** Answers direct gets from `log` after `shape` had its way with the batch; gives the queries it saw. */
   const answerAs = (shape: (batch: typeof log, query: Query, call: number) => { readonly messages: typeof log; readonly batched: boolean }): { queries: Query[]; stop(): void } => {
     const queries: Query[] = [];
@@ -347,8 +347,8 @@ describe('journal over NATS - answers that are not whole', { timeout: 60_000 }, 
     const subscription = nc.subscribe('$JS.API.STREAM.MSG.GET.JOURNAL_0', {
       callback: (_error, message) => {
         asked++;
-        const { seq } = message.json<Query>();
-        const found = log.find((m) => m.seq >= seq);
+        const query = message.json<Query>();
+        const found = query.last_by_subj === undefined ? log.find((m) => m.seq >= query.seq) : log.at(-1);
         message.respond(JSON.stringify(found === undefined
           ? { error: { code: 404, err_code: 10037, description: 'no message found' } }
           : { message: { subject, seq: found.seq, time: '2026-11-21T00:00:00.123456789Z', data: Buffer.from(found.data).toString('base64') } }));
@@ -403,9 +403,49 @@ describe('journal over NATS - answers that are not whole', { timeout: 60_000 }, 
     assert.deepEqual(fake.queries.map((q) => q.seq), [1, 4, 6, 9]);
   });
 
+  test('an append that nobody takes is tried again until somebody does, as while a server starts', async (t) => {
+    const lean = createLean(nc);
+    t.after(() => lean.close());
+    let tries = 0;
+    const journal = createNatsJournal({
+      ...lean,
+      get connected() { return lean.connected; },
+      get inFlight() { return lean.inFlight; },
+      request: (to, data, options) => {
+        if (++tries === 2) {
+          const subscription = nc.subscribe(subject, { callback: (_error, message) => { message.respond('{"stream":"JOURNAL_0", "seq":42}'); } });
+          t.after(() => subscription.unsubscribe());
+        }
+        return lean.request(to, data, options);
+      },
+    }, { journalStreams: 1 });
+    assert.equal(await journal.append(subject, bytes('e'), 0), 42);
+    assert.equal(tries, 2);
+  });
+
+  test('a refusal by the fence is believed only when the leader shows another end of the subject', async (t) => {
+    const lean = createLean(nc);
+    t.after(() => lean.close());
+    const truth = leader();
+    t.after(() => truth.stop());
+    let tries = 0;
+    const refusal = '{"error":{"code":400,"err_code":10164,"description":"wrong last sequence"},"stream":"JOURNAL_0","seq":0}';
+    const subscription = nc.subscribe(subject, { callback: (_error, message) => { message.respond(++tries < 3 ? refusal : '{"stream":"JOURNAL_0", "seq":14}'); } });
+    t.after(() => subscription.unsubscribe());
+    const journal = createNatsJournal(lean, { journalStreams: 1 });
+    assert.equal(await journal.append(subject, bytes('e14'), 13), 14);
+    assert.equal(tries, 3);
+    tries = 0;
+    await assert.rejects(journal.append(subject, bytes('e14'), 8), code('fenced'));
+    await assert.rejects(journal.append(subject, bytes('e14'), 99), code('fenced'));
+    assert.equal(tries, 2);
+  });
+
   test('a refusal is an error, not the end of the journal', async (t) => {
     const lean = createLean(nc);
     t.after(() => lean.close());
+    const truth = leader();
+    t.after(() => truth.stop());
     const subscription = nc.subscribe('$JS.API.DIRECT.GET.JOURNAL_0', {
       callback: (_error, message) => { message.respond('', { headers: headers(408, 'Bad Request') }); },
     });

@@ -65,6 +65,10 @@ describe('store over NATS - streams', { timeout: 60_000 }, () => {
     assert.equal((await nc.request('$JS.API.STREAM.INFO.JOURNAL_2')).json<{ error?: { err_code: number } }>().error?.err_code, 10059);
   });
 
+  test('streams - more journal streams than partitions are refused', async () => {
+    await assert.rejects(ensureStreams(nc, { partitions: 2, journalStreams: 3, replicas: 1 }), /cannot be more streams than partitions/);
+  });
+
   test('streams - a setting that was changed by hand is named', async () => {
     await ensureStreams(nc, plan);
     const { config } = await info('DEADLETTER');
@@ -97,10 +101,21 @@ describe('store over NATS - streams', { timeout: 60_000 }, () => {
 
   test('journal - more appends than may be in flight wait for their turn', async () => {
     await ensureStreams(nc, plan);
-    const lean = createLean(nc, { maxInFlight: 3 });
-    const journal = createNatsJournal(lean, { journalStreams: 2, appendsMax: 3 });
+    const lean = createLean(nc);
+    let most = 0;
+    const journal = createNatsJournal({
+      ...lean,
+      get connected() { return lean.connected; },
+      get inFlight() { return lean.inFlight; },
+      request: (to, data, options) => {
+        const asked = lean.request(to, data, options);
+        most = Math.max(most, lean.inFlight);
+        return asked;
+      },
+    }, { journalStreams: 2, appendsMax: 3 });
     const subjects = Array.from({ length: 50 }, (_, i) => journalSubject(i % 16, { org: 'acme', type: 'counter', key: `wait${i}` }));
     const seqs = await Promise.all(subjects.map((subject) => journal.append(subject, bytes(subject), 0)));
+    assert.equal(most, 3);
     for (const [i, subject] of subjects.entries()) {
       const last = await journal.last(subject);
       assert.equal(last?.seq, seqs[i]);
