@@ -91,6 +91,13 @@ export const daemonConfig = z.strictObject({
   capability: z.strictObject({ public_key_path: path, issuer: z.string().default('troupe-gateway') }),
   /** 32 bytes, base64: wraps the data keys of private keys at rest. */
   master_key_path: path,
+  /** Absent = no passkeys: enrolling one is refused. The same on every daemon. */
+  webauthn: z.strictObject({
+    /** Relying party id: the domain of the pages that use passkeys, or a parent of it. A passkey is bound to it for ever. */
+    rp_id: z.string().min(1).max(253),
+    /** Origins of these pages (`https://chat.example.com`), exactly as a browser states them. */
+    origins: z.array(z.string().min(1)).min(1),
+  }).optional(),
   session_idle_ms: z.int().positive().default(limits.sessionIdleMs),
   models: z.strictObject({
     default: z.string(),

@@ -276,6 +276,16 @@ export const limits = {
   /** Milliseconds a session may idle before it hibernates (configuration `session_idle_ms`). */
   sessionIdleMs: 300_000,
 
+  // --- custody -----------------------------------------------------------------------------------------------------
+  /** Random bytes of a WebAuthn challenge (WebAuthn level 3, 13.4.3 wants at least 16). */
+  challengeBytes: 32,
+  /** Milliseconds a WebAuthn challenge is valid. */
+  challengeTtlMs: 300_000,
+  /** Challenges of one user that are valid at once. More: the oldest is not valid any more. */
+  challengesMax: 16,
+  /** Passkeys of one user. More: refusal `too_many_passkeys`. */
+  passkeysMax: 16,
+
   // --- clients -----------------------------------------------------------------------------------------------------
   /** Messages of one client whose turn has not ended. More: `session_busy` from `send`, nothing is sent. Half of `sessionQueueMax`. */
   clientOutboxMax: 32,

@@ -6,7 +6,8 @@
  */
 import { z } from 'zod';
 import { agentCommands } from './agent.ts';
-import { audiences, scopes, type Principal } from './capability.ts';
+import { audiences, scopes, sessionScopes, type Principal } from './capability.ts';
+import { custodyAgrees, custodyAnswers, custodyBodies, custodyCommands } from './custody.ts';
 import { limits } from './limits.ts';
 import { chatSession, sessionCommands } from './session.ts';
 import { plainId, userId } from './validate.ts';
@@ -26,7 +27,14 @@ export interface ActorCall {
 /** Who answers a route: the gateway alone, a handler of the daemon, an actor's command, or a stream of the daemon. */
 export type Serve<Body> =
   | { readonly by: 'gateway' }
-  | { readonly by: 'daemon' }
+  | {
+      readonly by: 'daemon';
+      /**
+       * The gateway adds `token` and `expires_at_unix` of a capability with these scopes to what the daemon answered, once it has
+       * answered 200 with a body of `agrees`; the route's own `answers` are what the caller sees.
+       */
+      readonly mint?: { readonly scopes: readonly string[]; readonly agrees: z.ZodObject };
+    }
   | { readonly by: 'stream' }
   | {
       readonly by: 'actor';
@@ -82,12 +90,7 @@ export const streamQuery = z.strictObject({
 /** Body of the link's `open` for a stream. `last_seq_no` absent = live from now plus the running turn so far. */
 export const streamOpen = z.strictObject({ sid: z.string(), last_seq_no: z.int().nonnegative().optional() });
 
-const base64 = z.string().max(8_192);
-const custodyBody = z.strictObject({ user_id: userId });
-const digestBody = z.strictObject({ user_id: userId, digest_b64: base64 });
 const tier2 = (...required: string[]): Auth => ({ kind: 'tier2', audience: audiences.custody, scopes: required });
-const signature = z.strictObject({ signature_b64: z.string() });
-const pubkey = z.strictObject({ pubkey_b64: z.string() });
 
 /** A sid as the server issues it: 26 lowercase base32 characters. */
 export const sidPattern = /^[a-z2-7]{26}$/;
@@ -145,24 +148,40 @@ export const routes = {
 
   signAuth: route({
     id: 'sign_auth', wire: 10, surface: 'edge', method: 'POST', path: '/custody/sign_auth', summary: 'Signs a 32-byte digest with the Ed25519 key.',
-    auth: tier2(scopes.signAuth), body: digestBody, bodyMaxBytes: limits.bodyMaxBytes, answers: { 200: signature }, errors: ['bad_digest'], serve: { by: 'daemon' },
+    auth: tier2(scopes.signAuth), body: custodyBodies.sign, bodyMaxBytes: limits.bodyMaxBytes,
+    answers: { 200: custodyAnswers.signature }, errors: ['bad_digest'], serve: { by: 'daemon' },
   }),
   signWallet: route({
     id: 'sign_wallet', wire: 11, surface: 'edge', method: 'POST', path: '/custody/sign_wallet', summary: 'Signs a 32-byte digest with the secp256k1 key (low-s).',
-    auth: tier2(scopes.signWallet), body: digestBody, bodyMaxBytes: limits.bodyMaxBytes, answers: { 200: signature }, errors: ['bad_digest'], serve: { by: 'daemon' },
+    auth: tier2(scopes.signWallet), body: custodyBodies.sign, bodyMaxBytes: limits.bodyMaxBytes,
+    answers: { 200: custodyAnswers.signature }, errors: ['bad_digest'], serve: { by: 'daemon' },
   }),
   getAuthPubkey: route({
     id: 'get_auth_pubkey', wire: 12, surface: 'edge', method: 'POST', path: '/custody/get_auth_pubkey', summary: 'The Ed25519 public key (32 bytes).',
-    auth: tier2(scopes.getPubkey), body: custodyBody, bodyMaxBytes: limits.bodyMaxBytes, answers: { 200: pubkey }, errors: [], serve: { by: 'daemon' },
+    auth: tier2(scopes.getPubkey), body: custodyBodies.user, bodyMaxBytes: limits.bodyMaxBytes,
+    answers: { 200: custodyAnswers.pubkey }, errors: [], serve: { by: 'daemon' },
   }),
   getWalletPubkey: route({
     id: 'get_wallet_pubkey', wire: 13, surface: 'edge', method: 'POST', path: '/custody/get_wallet_pubkey', summary: 'The secp256k1 public key (65 bytes, uncompressed).',
-    auth: tier2(scopes.getPubkey), body: custodyBody, bodyMaxBytes: limits.bodyMaxBytes, answers: { 200: pubkey }, errors: [], serve: { by: 'daemon' },
+    auth: tier2(scopes.getPubkey), body: custodyBodies.user, bodyMaxBytes: limits.bodyMaxBytes,
+    answers: { 200: custodyAnswers.pubkey }, errors: [], serve: { by: 'daemon' },
   }),
   mintSessionCap: route({
-    id: 'mint_session_cap', wire: 14, surface: 'edge', method: 'POST', path: '/custody/mint_session_cap', summary: 'A session capability: sign and read keys, no more.',
-    auth: tier2(scopes.mintSessionCap), body: custodyBody, bodyMaxBytes: limits.bodyMaxBytes,
-    answers: { 200: z.strictObject({ token: z.string(), expires_at_unix: z.int() }) }, errors: [], serve: { by: 'gateway' },
+    id: 'mint_session_cap', wire: 14, surface: 'edge', method: 'POST', path: '/custody/mint_session_cap',
+    summary: 'A session capability: sign and read keys, no more. With a passkey enrolled, an assertion is required.',
+    auth: tier2(scopes.mintSessionCap), body: custodyBodies.mint, bodyMaxBytes: limits.bodyMaxBytes,
+    answers: { 200: custodyAnswers.minted }, errors: ['bad_assertion'], serve: { by: 'daemon', mint: { scopes: sessionScopes, agrees: custodyAgrees.mint } },
+  }),
+  enrollPasskey: route({
+    id: 'enroll_passkey', wire: 15, surface: 'edge', method: 'POST', path: '/custody/enroll_passkey',
+    summary: 'Enrolls a passkey over a challenge; answers a session capability and the did:key of the Ed25519 key.',
+    auth: tier2(scopes.enrollPasskey), body: custodyBodies.enroll, bodyMaxBytes: limits.bodyMaxBytes,
+    answers: { 200: custodyAnswers.enrolled }, errors: ['bad_attestation'], serve: { by: 'daemon', mint: { scopes: sessionScopes, agrees: custodyAgrees.enroll } },
+  }),
+  challenge: route({
+    id: 'challenge', wire: 16, surface: 'edge', method: 'POST', path: '/custody/challenge', summary: 'A WebAuthn challenge of the user: valid once.',
+    auth: tier2(scopes.mintSessionCap, scopes.enrollPasskey), body: custodyBodies.user, bodyMaxBytes: limits.bodyMaxBytes,
+    answers: { 200: custodyAnswers.challenge }, errors: [], serve: { by: 'daemon' },
   }),
 } as const;
 
@@ -172,4 +191,4 @@ export const routeList: readonly Route[] = Object.values(routes) as unknown as r
 export const routeByWire: ReadonlyMap<number, Route> = new Map(routeList.map((r) => [r.wire, r]));
 
 /** Schemas of actor commands by type, for NATS service metadata and AsyncAPI. */
-export const actorContracts = { session: sessionCommands, agent: agentCommands } as const;
+export const actorContracts = { session: sessionCommands, agent: agentCommands, custody: custodyCommands } as const;

@@ -5,7 +5,7 @@
  * the token that goes with it is a capability, never the caller's identity token; a call that is given up by its client is
  * cancelled upstream. Knows no uWebSockets.js: server.ts brings requests here.
  */
-import { audiences, sessionScopes, bootstrapScopes } from '../contracts/capability.ts';
+import { audiences, bootstrapScopes } from '../contracts/capability.ts';
 import { coded } from '../contracts/errors.ts';
 import { limits } from '../contracts/limits.ts';
 import { routes, sidPattern, type Route } from '../contracts/routes.ts';
@@ -62,11 +62,19 @@ export class Pipeline {
     const { capabilities, clock, link, metrics } = this.#options;
     const startedMs = clock.monotonicMs();
     const token = admitted.kind === 'tier1' ? capabilities.forAgent(admitted.identity.sub, admitted.identity.org) : admitted.kind === 'tier2' ? admitted.token : '';
-    const partitionKey = admitted.kind === 'tier1' ? resumeKey(admitted.identity.org, field(input, 'resume_sid')) : undefined;
+    const partitionKey = admitted.kind === 'tier1' ? resumeKey(admitted.identity.org, field(input, 'resume_sid'))
+      : admitted.kind === 'tier2' ? addressTokens({ org: admitted.claims.org, type: 'custody', key: admitted.claims.sub }) : undefined;
     const body = route.body === 'raw' ? bytes : input === undefined ? '' : JSON.stringify(input);
     try {
       const answer = await link.request(route, { token, body, signal, ...(partitionKey === undefined ? {} : { partitionKey }) });
       if (!Object.hasOwn(route.answers, answer.status)) throw upstreamError(answer, route.auth.kind);
+      const { serve } = route;
+      if (answer.status === 200 && serve.by === 'daemon' && serve.mint !== undefined && admitted.kind === 'tier2') {
+        const agreed = serve.mint.agrees.safeParse(jsonOf(answer.body));
+        if (!agreed.success) throw coded('upstream_error');
+        const minted = capabilities.mint(admitted.claims.sub, admitted.claims.org, audiences.custody, serve.mint.scopes);
+        return jsonAnswer(200, { ...agreed.data, token: minted.token, expires_at_unix: minted.exp });
+      }
       return { ...jsonAnswer(answer.status, null), body: answer.body };
     } finally {
       metrics.upstream.observe((clock.monotonicMs() - startedMs) / 1_000);
@@ -106,13 +114,18 @@ export class Pipeline {
         expires_in: minted.exp - minted.iat, expires_at: new Date(minted.exp * 1_000).toISOString(),
       });
     }
-    if (route.id === routes.mintSessionCap.id && admitted.kind === 'tier2') {
-      const minted = capabilities.mint(admitted.claims.sub, admitted.claims.org, audiences.custody, sessionScopes);
-      return jsonAnswer(200, { token: minted.token, expires_at_unix: minted.exp });
-    }
     throw coded('internal_error', `The route ${route.id} has nobody to answer it.`);
   }
 }
+
+/** Undefined for what is not JSON: no schema takes it. */
+const jsonOf = (body: Buffer): unknown => {
+  try {
+    return JSON.parse(body.toString('utf8'));
+  } catch {
+    return undefined;
+  }
+};
 
 /** The partition of a session that is resumed; a sid that cannot be one has none (the daemon refuses it). */
 const resumeKey = (org: string, sid: unknown): string | undefined =>

@@ -7,8 +7,9 @@
  * The deadline is the caller's (link-peer.ts abandons it there); it travels with the message.
  */
 import { randomUUID } from 'node:crypto';
+import type { z } from 'zod';
 import { coded, CodedError, errorEntry, shown } from '../../contracts/errors.ts';
-import type { UserPrincipal } from '../../contracts/routes.ts';
+import type { Route, UserPrincipal } from '../../contracts/routes.ts';
 import { parseJson, parseValue } from '../../contracts/validate.ts';
 import type { Sender } from '../runtime/message.ts';
 import type { Capabilities } from './capability.ts';
@@ -76,7 +77,7 @@ export const createServe = (options: ServeOptions): ((call: Call) => Promise<Ans
   return async (call) => {
     try {
       const { status, body } = await run(call);
-      const schema = call.route.answers[status];
+      const schema = answerOf(call.route, status);
       if (schema === undefined) throw new TypeError(`${call.route.id} answered with status ${status}, which its route does not have`);
       const checked = schema.safeParse(body);
       if (!checked.success) throw new TypeError(`${call.route.id} answered with a body that is not its schema's`, { cause: checked.error });
@@ -86,6 +87,10 @@ export const createServe = (options: ServeOptions): ((call: Call) => Promise<Ans
     }
   };
 };
+
+/** What the daemon's part of the answer must be: a route that the gateway mints for has one of its own. */
+const answerOf = ({ serve, answers }: Route, status: number): z.ZodType | undefined =>
+  (status === 200 && serve.by === 'daemon' && serve.mint !== undefined ? serve.mint.agrees : answers[status]);
 
 const bodyOf = (call: Call): unknown => {
   const { route, body } = call;

@@ -163,6 +163,7 @@ export const startStack = async (options: StackOptions): Promise<Stack> => {
       nats: { ...nats.config, sync: options.synced ? 'always' : 'default', journal_streams: kept.journalStreams },
       postgres: { url_path: databaseUrlPath },
       capability: { public_key_path: secrets.capabilityPublicKeyPath, issuer: gatewayName },
+      webauthn: { rp_id: 'localhost', origins: [`https://localhost:${port}`] },
       ...modelSections(choices),
     });
     writeGatewayConfig(folder.gatewayConfig, {
