@@ -4,10 +4,12 @@
  * Guarantee: an unknown or ill-typed key is refused with a sentence that names it; a secret never stands in the file itself, in an
  * argument or in an error.
  */
+import type { KeyObject } from 'node:crypto';
 import { readFile } from 'node:fs/promises';
 import { parse, TomlError } from 'smol-toml';
 import { daemonConfig, type DaemonConfig } from '../../contracts/config.ts';
 import { coded } from '../../contracts/errors.ts';
+import { readMasterKey } from '../custody/vault.ts';
 
 /** Reads and checks a file. Throws `bad_request` with one sentence a line. */
 export const readDaemonConfig = async (path: string): Promise<DaemonConfig> => {
@@ -28,21 +30,23 @@ export const readDaemonConfig = async (path: string): Promise<DaemonConfig> => {
 export interface Secrets {
   readonly natsPassword: string | undefined;
   readonly capabilityPublicKeyPem: string;
+  readonly masterKey: KeyObject;
   readonly openaiKey: string | undefined;
   readonly anthropicKey: string | undefined;
 }
 
-/** Reads what the configuration names by path. Throws `bad_request` naming the key of a file that cannot be read. */
+/** Reads what the configuration names by path. Throws `bad_request` naming the key of a file that cannot be read or, for the master key, is not one. */
 export const readSecrets = async (config: DaemonConfig): Promise<Secrets> => {
   const optional = async (path: string | undefined, key: string): Promise<string | undefined> =>
     path === undefined ? undefined : (await read(path, key)).trim();
-  const [natsPassword, capabilityPublicKeyPem, openaiKey, anthropicKey] = await Promise.all([
+  const [natsPassword, capabilityPublicKeyPem, masterKey, openaiKey, anthropicKey] = await Promise.all([
     optional(config.nats.password_path, 'nats.password_path'),
     read(config.capability.public_key_path, 'capability.public_key_path'),
+    read(config.master_key_path, 'master_key_path').then(readMasterKey),
     optional(config.providers.openai?.api_key_path, 'providers.openai.api_key_path'),
     optional(config.providers.anthropic?.api_key_path, 'providers.anthropic.api_key_path'),
   ]);
-  return { natsPassword, capabilityPublicKeyPem, openaiKey, anthropicKey };
+  return { natsPassword, capabilityPublicKeyPem, masterKey, openaiKey, anthropicKey };
 };
 
 const read = async (path: string, what: string): Promise<string> => {

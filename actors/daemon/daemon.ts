@@ -14,6 +14,8 @@ import type { NatsConnection } from 'nats';
 import type { DaemonConfig } from '../../contracts/config.ts';
 import { CodedError } from '../../contracts/errors.ts';
 import { natsBlobs } from '../blobs/nats.ts';
+import { createVault } from '../custody/vault.ts';
+import { createWebauthn } from '../custody/webauthn.ts';
 import { definitions } from '../definitions.ts';
 import { modelRegistry, type Registry } from '../providers/index.ts';
 import { startHost, type Host } from '../runtime/cluster/host.ts';
@@ -24,6 +26,7 @@ import { ensureStreams } from '../runtime/nats/streams.ts';
 import { builtinTools } from '../tools/index.ts';
 import { createCapabilities } from './capability.ts';
 import type { Secrets } from './config.ts';
+import { custodyHandlers } from './custody.ts';
 import { daemonHandlers } from './handlers.ts';
 import { createHub, type Hub } from './hub.ts';
 import { createLinkServer, type LinkServer } from './link.ts';
@@ -106,10 +109,11 @@ export const startDaemon = async (options: DaemonOptions): Promise<Daemon> => {
     });
     undo.push(() => hub.close());
     const capabilities = await createCapabilities({ publicKeyPem: secrets.capabilityPublicKeyPem, issuer: config.capability.issuer });
+    const webauthn = config.webauthn === undefined ? undefined : { rpId: config.webauthn.rp_id, origins: config.webauthn.origins };
     const request = createServe({
       capabilities, actors, log,
       ownership: { partitions: config.partitions, owns: (n) => host.engine.held.has(n), ownsAny: () => host.engine.held.size > 0 },
-      handlers: { ...daemonHandlers({ blobs }), ...options.handlers },
+      handlers: { ...daemonHandlers({ blobs }), ...custodyHandlers({ actors, vault: createVault(secrets.masterKey), webauthn: createWebauthn(webauthn) }), ...options.handlers },
     });
     const link = createLinkServer({
       release, host: config.host, partitions: config.partitions, log,

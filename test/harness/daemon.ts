@@ -2,7 +2,7 @@
  * Real daemon processes on a real nats-server, with a gateway's link to them and capabilities signed as a gateway would: for
  * tests of the daemon without a gateway in front.
  */
-import { generateKeyPairSync, randomUUID } from 'node:crypto';
+import { generateKeyPairSync, randomBytes, randomUUID } from 'node:crypto';
 import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
@@ -49,6 +49,8 @@ export const startDaemons = async (scope: TestScope, options: { readonly count?:
   await mkdir(run, { mode: 0o700 });
   const publicKeyPath = join(folder, 'capability.pub');
   await writeFile(publicKeyPath, keys.publicKey.export({ type: 'spki', format: 'pem' }));
+  const masterKeyPath = join(folder, 'master.key');
+  await writeFile(masterKeyPath, randomBytes(32).toString('base64'), { mode: 0o600 });
   const nats = await startNats();
   const links = new Set<Link>();
   const clients: LinkClient[] = [];
@@ -56,7 +58,7 @@ export const startDaemons = async (scope: TestScope, options: { readonly count?:
     const socketPath = daemonSocket(run, index);
     const configPath = join(folder, `daemon-${index}.toml`);
     writeDaemonConfig(configPath, {
-      host: `test-${index}`, socket_path: socketPath, master_key_path: join(folder, 'unused'), log_level: 'debug',
+      host: `test-${index}`, socket_path: socketPath, master_key_path: masterKeyPath, log_level: 'debug',
       nats: { url: nats.url }, capability: { public_key_path: publicKeyPath },
       models: { default: 'mock', registry: [{ id: 'mock', provider: 'mock' }] },
       ...options.config,
