@@ -107,7 +107,7 @@ export const encodeRequest = (
   frame.writeUInt16BE(request.route, 9);
   frame.writeUInt32BE(request.deadlineMs, 11);
   frame.writeUInt16BE(tokenBytes, 15);
-  frame.write(request.token, 17, 'latin1');
+  if (tokenBytes > 0) frame.write(request.token, 17, 'latin1');
   if (typeof body === 'string') frame.write(body, 17 + tokenBytes, 'utf8');
   else frame.set(body, 17 + tokenBytes);
   return frame;

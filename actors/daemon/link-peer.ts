@@ -81,6 +81,8 @@ export interface PeerOptions {
   readonly pingMs: number;
   readonly onReady: (peer: LinkPeer) => void;
   readonly onEnd: (peer: LinkPeer) => void;
+  /** It leaves and its last request has been answered. */
+  readonly onIdle: () => void;
   /** The queue towards the gateway has emptied after it was `full`. */
   readonly onDrain: (peer: LinkPeer) => void;
 }
@@ -336,6 +338,7 @@ export class LinkPeer {
         const call = this.#calls.get(frame.id);
         this.#calls.delete(frame.id);
         call?.abort(coded('aborted'));
+        this.#settled();
         return;
       }
       case frameType.open:
@@ -398,12 +401,18 @@ export class LinkPeer {
       frame = encodeError(id, coded('internal_error'));
     }
     this.#batch.add(frame);
+    this.#settled();
   }
 
   #fail(id: number, call: RunningCall, error: unknown): void {
     if (this.#calls.get(id) !== call) return;
     this.#calls.delete(id);
     this.#batch.add(encodeError(id, error));
+    this.#settled();
+  }
+
+  #settled(): void {
+    if (this.#leaving && this.#calls.size === 0) this.#options.onIdle();
   }
 
   #refuse(id: number, error: CodedError): void {

@@ -34,7 +34,7 @@ export interface LinkServer {
   /** Tells every gateway, now and later ones, what this daemon owns. */
   own(partitions: readonly number[]): void;
   readonly peers: ReadonlySet<LinkPeer>;
-  /** Says goaway; resolves when no request runs any more. Streams run on. */
+  /** Says goaway; resolves when every request has been answered. Streams run on. */
   drain(): Promise<void>;
   /** Ends every stream with 1001 and every connection; what was written leaves first. */
   close(): void;
@@ -49,26 +49,11 @@ export const createLinkServer = (options: LinkServerOptions): LinkServer => {
   let owned = encodeFrame(frameType.owns, 0, JSON.stringify({ partitions: [] }));
   let leaving = false;
   const idle = new Set<() => void>();
-  let running = 0;
 
   const settled = (): void => {
-    if (running > 0) return;
+    for (const peer of peers) if (peer.calls > 0) return;
     for (const resolve of idle) resolve();
     idle.clear();
-  };
-
-  const handlers: PeerHandlers = {
-    open: (stream) => options.handlers.open(stream),
-    request: async (call) => {
-      running += 1;
-      try {
-        return await options.handlers.request(call);
-      } finally {
-        running -= 1;
-        // On a later turn: the answer is handed to its peer after this.
-        if (running === 0 && idle.size > 0) setImmediate(settled);
-      }
-    },
   };
 
   return {
@@ -80,11 +65,15 @@ export const createLinkServer = (options: LinkServerOptions): LinkServer => {
         return;
       }
       const peer = new LinkPeer(socket, {
-        self, log, handlers,
+        self, log, handlers: options.handlers,
         helloMs: options.helloMs ?? limits.linkHelloMs,
         pingMs: options.pingMs ?? limits.linkPingMs,
         onReady: (ready) => ready.announce(owned),
-        onEnd: (ended) => peers.delete(ended),
+        onEnd: (ended) => {
+          peers.delete(ended);
+          settled();
+        },
+        onIdle: settled,
         onDrain: (drained) => options.onDrain?.(drained),
       });
       peers.add(peer);
@@ -99,7 +88,7 @@ export const createLinkServer = (options: LinkServerOptions): LinkServer => {
       for (const peer of peers) peer.leave('draining');
       return new Promise((resolve) => {
         idle.add(resolve);
-        setImmediate(settled);
+        settled();
       });
     },
     close: () => {

@@ -12,7 +12,7 @@ import { CodedError } from '../../contracts/errors.ts';
 import { rawGateway } from '../harness/raw-gateway.ts';
 import { decodeResponse, frameType } from '../../contracts/link.ts';
 import { startDaemons, type TestDaemons } from '../harness/daemon.ts';
-import { drawSeed, seeded } from '../harness/watch.ts';
+import { drawSeed, seeded } from '../harness/viewer.ts';
 import type { Link } from '../../gateway/link.ts';
 
 const user = 'ada';

@@ -8,7 +8,7 @@ import type { Feed, Journal } from '../../actors/runtime/store.ts';
 import { limits } from '../../contracts/limits.ts';
 import { coded } from '../../contracts/errors.ts';
 import { silent } from '../harness/log.ts';
-import { drawSeed, seeded, sessionWriter, sidOf, TestOutlet, Viewer, type Writer } from '../harness/watch.ts';
+import { drawSeed, seeded, sessionWriter, sidOf, TestOutlet, Viewer, type Writer } from '../harness/viewer.ts';
 
 const partitions = 64;
 const org = 'o';

@@ -14,7 +14,7 @@ import { routes } from '../../contracts/routes.ts';
 import { connectLink } from '../../gateway/link.ts';
 import { recorder, silent } from '../harness/log.ts';
 import { rawGateway, type RawGateway } from '../harness/raw-gateway.ts';
-import { drawSeed, seeded } from '../harness/watch.ts';
+import { drawSeed, seeded } from '../harness/viewer.ts';
 
 const { wire } = routes.createSession;
 const stream = routes.stream.wire;
