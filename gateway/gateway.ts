@@ -83,7 +83,8 @@ export const startGateway = async (config: GatewayConfig, dependencies: GatewayD
   const link = connectLink({ socketPath: config.upstream.socket_path, release: dependencies.release, log, deadlineMs: config.upstream.deadline_ms });
   const pipeline = new Pipeline({ gate, capabilities, link, metrics, clock, log });
 
-  let onEnded = (): void => undefined;
+  /** Told when a request or socket has ended. */
+  const ends = new Set<() => void>();
   const server = await startServer({
     host: config.listen.host, port: config.listen.port, certificate: files, proxies, pipeline,
     files: makeFiles(dependencies.files ?? new Map()),
@@ -93,7 +94,9 @@ export const startGateway = async (config: GatewayConfig, dependencies: GatewayD
     }, upgrade),
     takeAddress: (address) => gate.takeAddress(address),
     countUpgrade: (status) => metrics.upgrades.add(status),
-    onEnded: () => onEnded(),
+    onEnded: () => {
+      for (const told of ends) told();
+    },
   }).catch((error: unknown) => {
     link.close();
     throw error;
@@ -104,17 +107,16 @@ export const startGateway = async (config: GatewayConfig, dependencies: GatewayD
   /** Resolves with true when nothing runs, with false when `timeoutMs` have passed. */
   const quiet = (done: () => boolean, timeoutMs: number): Promise<boolean> => new Promise((resolve) => {
     if (done()) return resolve(true);
-    const before = onEnded;
     const settle = (result: boolean): void => {
-      onEnded = before;
+      ends.delete(look);
       stop();
       resolve(result);
     };
-    const stop = clock.after(timeoutMs, () => settle(false));
-    onEnded = () => {
-      before();
+    const look = (): void => {
       if (done()) settle(true);
     };
+    const stop = clock.after(timeoutMs, () => settle(false));
+    ends.add(look);
   });
 
   let draining: Promise<number> | undefined;

@@ -147,8 +147,9 @@ export const startServer = async (options: ServerOptions): Promise<Server> => {
     const length = Number(req.getHeader('content-length'));
     try {
       const admitted = pipeline.admit(route, addressOf(res, req), req.getHeader('authorization'));
-      if (expectsBody && length > route.bodyMaxBytes) throw coded('payload_too_large');
-      const body = expectsBody ? collect(res, route.bodyMaxBytes, gone.signal) : Promise.resolve(new Uint8Array());
+      // In the same chain as the admission: a rejection of either is always handled.
+      const body = !expectsBody ? Promise.resolve(new Uint8Array())
+        : length > route.bodyMaxBytes ? Promise.reject(coded('payload_too_large')) : collect(res, route.bodyMaxBytes, gone.signal);
       requests += 1;
       Promise.all([admitted, body]).then(async ([caller, bytes]) => {
         const answer = await pipeline.serve(route, caller, bytes, gone.signal);

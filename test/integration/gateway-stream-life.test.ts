@@ -233,3 +233,15 @@ test('gateway stream - a drain lets streams go on, takes no new one, and at its 
     assert.equal(await drained, 1);
   });
 });
+
+test('gateway stream - a second drain shortens the wait of the first, and both end', async () => {
+  const clock = manualClock();
+  await withEdge({ clock, config: wide }, async (edge) => {
+    const { ended } = await watch(edge);
+    const first = edge.gateway.drain(600_000);
+    const second = edge.gateway.drain(0);
+    clock.advance(0);
+    closedWith(await ended, 1001, 'going_away');
+    assert.deepEqual(await Promise.all([first, second]), [1, 1]);
+  });
+});
