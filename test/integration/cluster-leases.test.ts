@@ -193,17 +193,27 @@ test('leases - an outage of NATS longer than the lease ends nobody: the same hos
   let skewMs = 0;
   const clock: Clock = { now: () => systemClock.now(), monotonic: () => systemClock.monotonic() + skewMs };
   const log = recorder();
-  const [a, b] = [member('a', { clock, log }), member('b', { clock, log })];
+  const real = createBucket(nc, lean, 'hosts');
+  // After the outage the second host cannot renew before the first has read the buckets twice.
+  let gate: Promise<void> = Promise.resolve();
+  let listed: () => void = () => undefined;
+  const slow: Bucket = { ...real, put: async (...args) => { await gate; return real.put(...args); } };
+  const watched: Bucket = { ...real, list: async (...args) => { const entries = await real.list(...args); listed(); return entries; } };
+  const [a, b] = [member('a', { clock, log, hosts: watched }), member('b', { clock, log, hosts: slow })];
   await a.leases.start();
   await b.leases.start();
   await Promise.all([a.leases.ready, b.leases.ready]);
   const beforeA = new Map(a.served);
   const beforeB = new Map(b.served);
+  const opened = Promise.withResolvers<void>();
+  gate = opened.promise;
   await server.kill('SIGTERM');
   // Far past both leases by their own clocks, with no answer in between.
   skewMs += 100 * ttlMs;
   await server.restart();
+  for (let looks = 0; looks < 2; looks++) await new Promise<void>((resolve) => { listed = resolve; });
   const [untilA, untilB] = [a.untilMs, b.untilMs];
+  opened.resolve();
   await Promise.all([a.when(() => a.untilMs > untilA), b.when(() => b.untilMs > untilB)]);
   assert.deepEqual(a.served, beforeA);
   assert.deepEqual(b.served, beforeB);
