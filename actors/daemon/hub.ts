@@ -68,6 +68,8 @@ interface Entry {
   /** Attachments under way: they keep it open. */
   attaching: number;
   linger: NodeJS.Timeout | undefined;
+  /** A periodic look is under way. */
+  checking: boolean;
 }
 
 export const createHub = (options: HubOptions): Hub => {
@@ -106,10 +108,14 @@ export const createHub = (options: HubOptions): Hub => {
     if (entries.size >= limits.hubSessionsMax) return undefined;
     const session = new WatchedSession({
       sid: address.key, journal, feed, upcast, budget, replays, log,
+      // One that ended by itself must not stay in the map: nobody may come back for it.
+      onEnd: () => {
+        if (entries.get(key)?.session === session) entries.delete(key);
+      },
       journalSubject: journalSubject(partitionOf(address, partitions), address),
       eventsSubject: eventsSubject(address),
     });
-    const entry: Entry = { key, session, attaching: 0, linger: undefined };
+    const entry: Entry = { key, session, attaching: 0, linger: undefined, checking: false };
     entries.set(key, entry);
     return entry;
   };
@@ -126,10 +132,19 @@ export const createHub = (options: HubOptions): Hub => {
     return session.add(sink, lastSeqNo ?? session.mark);
   };
 
+  const check = (entry: Entry): void => {
+    // One at a time each, so that an outage of the journal does not pile them up.
+    entry.checking = true;
+    checks.run(() => entry.session.refresh())
+      .catch((error: unknown) => log.debug({ code: codeOf(error) }, 'a watched session could not be checked'))
+      .finally(() => {
+        entry.checking = false;
+      });
+  };
+
   const sweep = setInterval(() => {
     for (const entry of entries.values()) {
-      if (entry.session.watchers === 0) continue;
-      checks.run(() => entry.session.refresh()).catch((error: unknown) => log.debug({ error: codeOf(error) }, 'a watched session could not be checked'));
+      if (entry.session.watchers > 0 && !entry.checking) check(entry);
     }
   }, options.checkMs ?? limits.hubCheckMs);
 

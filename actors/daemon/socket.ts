@@ -53,6 +53,9 @@ export const claimSocket = async (options: SocketOptions): Promise<ClaimedSocket
     throw coded('bad_request', `The socket path ${path} is too long: at most ${pathMaxBytes - 4} bytes are possible.`);
   }
   const gid = rule.gids[0];
+  if (gid === undefined && rule.uids.some((uid) => uid !== 0 && uid !== ownUid())) {
+    log.warn({ path }, 'allowed_uids name other users, but without allowed_gids the socket file is open to the daemon\'s own user only');
+  }
   await prepareFolder(dirname(path), gid);
   const lock = await acquireLock(options);
   try {

@@ -34,6 +34,8 @@ export interface WatchedOptions {
   /** Bounds the replay reads of all sessions of the hub. */
   readonly replays: Slots;
   readonly log: Log;
+  /** It has ended, by itself or by `end`. */
+  readonly onEnd: () => void;
 }
 
 export class WatchedSession {
@@ -109,6 +111,7 @@ export class WatchedSession {
 
   /** Ends it: no more commits are taken, every watcher is closed. */
   end(name: CloseName): void {
+    if (this.#ended.signal.aborted) return;
     this.#ended.abort();
     this.#subscription?.stop();
     this.#ring.clear();
@@ -117,6 +120,7 @@ export class WatchedSession {
     this.#behind.clear();
     this.#live.clear();
     for (const watcher of all) watcher.sink.close(code, reason);
+    this.#options.onEnd();
   }
 
   async #open(): Promise<void> {

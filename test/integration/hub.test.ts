@@ -310,6 +310,7 @@ test('hub - a commit whose events do not add up closes everybody with 1011 inste
   await journal.append(writer.subject, encodeCommit({ v: 1, e: 1, n: 9, f: 9, c: 1, m: 0, p: writer.seq, h: '', t: 0, ev: [{ id: '1', k: 'TextDelta', d: { text: 'no' } }] }), writer.seq);
   assert.deepEqual(await v.ended(), { code: 1011, reason: 'internal_error' });
   assert.equal(v.last, 2);
+  assert.deepEqual(hub.stats(), { sessions: 0, watchers: 0 });
 });
 
 test('hub - close sends every watcher away with 1001', async (t) => {
