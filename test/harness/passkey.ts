@@ -2,7 +2,7 @@
  * A passkey of a person: an emulated authenticator and the browser around it, in the bodies that `/custody/*` takes. Whatever can
  * be wrong with a passkey's statement can be asked for.
  */
-import { AuthenticatorEmulator, PasskeysCredentialsMemoryRepository, WebAuthnEmulator } from 'nid-webauthn-emulator';
+import { AuthenticatorEmulator, PasskeysCredentialsMemoryRepository, RpId, WebAuthnEmulator } from 'nid-webauthn-emulator';
 
 export interface Statement {
   /** Standard base64, as the edge gives it. */
@@ -37,20 +37,28 @@ const url64 = (base64: string): string => Buffer.from(base64, 'base64').toString
 
 export const passkeyHolder = (at: { readonly origin: string; readonly rpId: string }): PasskeyHolder => {
   const credentialsRepository = new PasskeysCredentialsMemoryRepository();
-  const browser = (statement: Statement): WebAuthnEmulator => {
+  /** The same credentials, as if they had been made for another relying party: what only a broken authenticator would use. */
+  const madeFor = (rpId: string): PasskeysCredentialsMemoryRepository => {
+    const repository = new PasskeysCredentialsMemoryRepository();
+    for (const credential of credentialsRepository.loadCredentials()) {
+      repository.saveCredential({ ...credential, publicKeyCredentialSource: { ...credential.publicKeyCredentialSource, rpId: new RpId(rpId) } });
+    }
+    return repository;
+  };
+  const browser = (statement: Statement, repository: PasskeysCredentialsMemoryRepository): WebAuthnEmulator => {
     const options = { up: statement.userPresent ?? true, uv: statement.userVerified ?? true };
     return new WebAuthnEmulator(new AuthenticatorEmulator({
-      credentialsRepository, signCounterIncrement: statement.count ?? 1,
+      credentialsRepository: repository, signCounterIncrement: statement.count ?? 1,
       userMakeCredentialInteraction: () => ({ options }), userGetAssertionInteraction: () => ({ options }),
     }));
   };
   return {
     attest: (statement) => {
       const { origin = at.origin, rpId = at.rpId } = statement;
-      const made = browser(statement).createJSON(origin, {
+      // The third argument lets the emulated browser pass what a real one would refuse.
+      const made = browser(statement, credentialsRepository).createJSON(origin, {
         rp: { id: rpId, name: 'test' }, user: { id: url64('dXNlcg=='), name: 'u', displayName: 'u' },
         challenge: url64(statement.challenge), pubKeyCredParams: [{ type: 'public-key', alg: -7 }],
-        // The emulated browser would refuse what a bad one sends.
       }, [origin]);
       return {
         attestation_object_b64: Buffer.from(made.response.attestationObject, 'base64url').toString('base64'),
@@ -59,7 +67,7 @@ export const passkeyHolder = (at: { readonly origin: string; readonly rpId: stri
     },
     assert: (statement) => {
       const { origin = at.origin, rpId = at.rpId } = statement;
-      return browser(statement).getJSON(origin, { challenge: url64(statement.challenge), rpId }, [origin]);
+      return browser(statement, rpId === at.rpId ? credentialsRepository : madeFor(rpId)).getJSON(origin, { challenge: url64(statement.challenge), rpId }, [origin]);
     },
   };
 };
