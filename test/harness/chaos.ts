@@ -2,6 +2,8 @@
  * A stack, its talkers, and a seeded schedule of kills among them: `kill -9` of clients and their sockets, gateways, daemons and
  * nats-server at drawn moments, each started again at once or a drawn moment later, possibly killed again while it starts.
  *
+ * A supervisor, as systemd or `npm start` would, starts a daemon again that could not start because NATS was down; any other end
+ * of a process that nobody killed is a failure.
  * Guarantee: when `kill()` resolves, every process runs again and as many kills as asked were made (or the time was up).
  * Nothing here judges; proof.ts does.
  */
@@ -76,12 +78,28 @@ export const startChaos = (options: ChaosOptions): Chaos => {
   /** What starts again, by process name. */
   const returns = new Map<string, Promise<void>>();
 
+  let crashed: string | undefined;
+
   const note = (what: string): void => { log.push(`${((performance.now() - begun) / 1_000).toFixed(2)} s ${what}`); };
   const processKill = async (victim: DaemonProcess | GatewayProcess, downMs: number): Promise<void> => {
     // Down is not killed again; starting may be.
     await returns.get(victim.name);
-    await victim.kill('SIGKILL');
+    if (victim.running) await victim.kill('SIGKILL');
+    else note(`${victim.name} had ended by itself`);
     returns.set(victim.name, pause(downMs).then(async () => { await victim.launch(); }));
+  };
+  /** Starts again what could not start without NATS. */
+  const supervise = (): void => {
+    for (const one of [...stack.daemons, ...stack.gateways]) {
+      if (one.crashed === undefined) continue;
+      const last = one.lines().at(-1) ?? '';
+      if (!/cannot start: (upstream|journal)_unavailable/.test(last)) {
+        crashed ??= `${one.name} ${one.crashed}: ${last}`;
+        continue;
+      }
+      note(`${one.name} could not start without NATS, again`);
+      returns.set(one.name, (returns.get(one.name) ?? Promise.resolve()).then(async () => { if (!one.running) await one.launch(); }));
+    }
   };
   const natsKill = async (downMs: number): Promise<void> => {
     await returns.get('nats');
@@ -132,11 +150,21 @@ export const startChaos = (options: ChaosOptions): Chaos => {
         if (left.length === 0) left = [...bag];
         const [kind] = left.splice(random.int(0, left.length - 1), 1);
         if (kind !== undefined) await strike(kind);
+        supervise();
+        if (crashed !== undefined) throw new Error(crashed);
         const complaint = talkers.find((t) => t.failure !== undefined);
         if (complaint !== undefined) throw new Error(`${complaint.sub}: ${complaint.failure}`);
       }
-      await Promise.all(returns.values());
-      await Promise.all([...stack.daemons, ...stack.gateways].map((p) => p.ready()));
+      await returns.get('nats');
+      for (const one of [...stack.daemons, ...stack.gateways]) {
+        for (let starts = 0; ; starts++) {
+          supervise();
+          await returns.get(one.name);
+          if (crashed !== undefined) throw new Error(crashed);
+          // NATS runs by now: one more start is enough for whoever missed it.
+          if (await one.ready().then(() => true, (error: unknown) => { if (starts === 2) throw error; return false; })) break;
+        }
+      }
     },
   };
 };
