@@ -6,11 +6,15 @@
  */
 import assert from 'node:assert/strict';
 import { Agent } from 'node:https';
+import { jetstreamManager } from '@nats-io/jetstream';
+import { connect } from 'nats';
 import { WebSocket, type RawData } from 'ws';
+import { decodeCommit } from '../../actors/runtime/commit.ts';
 import { personalOrg } from '../../contracts/capability.ts';
+import type { StoredEvent } from '../../contracts/event.ts';
 import { chatSession, type ChatSession } from '../../contracts/session.ts';
 import { agentPayloads, wireInbound, type AgentEvent, type AgentKind } from '../../contracts/stream.ts';
-import { journalSubject, partitionOf, type ActorAddress } from '../../contracts/subjects.ts';
+import { journalSubject, partitionOf, streams, type ActorAddress } from '../../contracts/subjects.ts';
 import { limits } from '../../contracts/limits.ts';
 import { callEdge, openSocket, type CallOptions, type Reply, type SocketOptions } from './gateway.ts';
 import { startStack, type GatewayProcess, type StackOptions, type TestScope, type TestStack } from './stack.ts';
@@ -237,10 +241,28 @@ export interface EndToEnd {
 
 const isTest = (context: object): context is Pick<TestScope, 'passed' | 'diagnostic'> => 'passed' in context && 'diagnostic' in context;
 
-/** Subject of a session's journal; `org` default: the owner's own. */
-export const sessionJournal = (sub: string, sid: string): string => {
-  const address: ActorAddress = { org: personalOrg(sub), type: 'session', key: sid };
+/** Subject of the journal of a user's own actor. */
+export const journalOf = (sub: string, type: 'session' | 'agent', key: string): string => {
+  const address: ActorAddress = { org: personalOrg(sub), type, key };
   return journalSubject(partitionOf(address, limits.partitions), address);
+};
+
+/** All events of a journal, read from NATS itself. */
+export const journaled = async (natsUrl: string, subject: string): Promise<StoredEvent[]> => {
+  const nc = await connect({ servers: natsUrl });
+  try {
+    const { direct } = await jetstreamManager(nc);
+    const events: StoredEvent[] = [];
+    let seq = 1;
+    for (;;) {
+      const message = await direct.getMessage(streams.journal(0, 1), { seq, next_by_subj: subject });
+      if (message === null) return events;
+      events.push(...decodeCommit(message.data).ev);
+      seq = message.seq + 1;
+    }
+  } finally {
+    await nc.close();
+  }
 };
 
 /** Starts the stack with wide gateway limits unless `options.gateway` says otherwise. */
