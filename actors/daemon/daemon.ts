@@ -19,6 +19,7 @@ import { createWebauthn } from '../custody/webauthn.ts';
 import { definitions } from '../definitions.ts';
 import { modelRegistry, type Registry } from '../providers/index.ts';
 import { startHost, type Host } from '../runtime/cluster/host.ts';
+import type { ActorDefinition } from '../runtime/define.ts';
 import type { Log } from '../runtime/log.ts';
 import { connectNats } from '../runtime/nats/connect.ts';
 import { checkServer } from '../runtime/nats/server.ts';
@@ -42,6 +43,8 @@ export interface DaemonOptions {
   readonly log: Log;
   /** Further handlers of daemon routes, by route id. */
   readonly handlers?: Readonly<Record<string, DaemonHandler>>;
+  /** Further actor types; one of a type the product has takes its place. */
+  readonly definitions?: readonly ActorDefinition[];
 }
 
 export interface Daemon {
@@ -81,7 +84,9 @@ export const startDaemon = async (options: DaemonOptions): Promise<Daemon> => {
     const blobs = await natsBlobs(nc, { replicas: plan.replicas });
     const registry = registryOf(config, secrets);
     const tools = builtinTools({ fetchAllow: config.tools.fetch_allow });
-    const types = definitions({ registry, tools, blobs, idleMs: config.session_idle_ms });
+    const further = options.definitions ?? [];
+    const own = definitions({ registry, tools, blobs, idleMs: config.session_idle_ms });
+    const types = [...own.filter(({ type }) => !further.some((definition) => definition.type === type)), ...further];
     const session = types.find((definition) => definition.type === 'session');
 
     // 4 host
