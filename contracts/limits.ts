@@ -286,6 +286,31 @@ export const limits = {
   /** Passkeys of one user. More: refusal `too_many_passkeys`. */
   passkeysMax: 16,
 
+  // --- projections (Postgres) --------------------------------------------------------------------------------------
+  /** Milliseconds a connection attempt to Postgres may take, and one statement. Beyond: it is ended, the reader gets `upstream_unavailable`. */
+  postgresConnectMs: 5_000,
+  postgresStatementMs: 10_000,
+  /** Connections of one daemon's readers; each projection it runs or waits for has one more. */
+  postgresReadersMax: 4,
+  /** Reads of projections under way in one daemon. More: `overloaded`. */
+  projectionReadsMax: 256,
+  /** Milliseconds of silence after which Postgres ends the connection that runs a projection, so that another daemon takes it over. */
+  projectionLeaseMs: 15_000,
+  /** Milliseconds one wait for a projection's lock lasts; then it is asked for again. Less than `postgresStatementMs`. */
+  projectionLockMs: 8_000,
+  /** Milliseconds between two looks at a journal that has nothing new, and at a checkpoint that is waited for. */
+  projectionLookMs: 50,
+  /** Milliseconds before a projection that failed is tried again; doubles up to the maximum, with jitter. */
+  projectionRetryBaseMs: 100,
+  projectionRetryMaxMs: 5_000,
+  /** Milliseconds a list waits for what its reader has just written. Then it is answered as it is, and says so. */
+  projectionWaitMs: 2_000,
+  /** Sessions in one page of a list, at most and by default. */
+  sessionListMax: 100,
+  sessionListDefault: 50,
+  /** Characters of a page's cursor. Longer: `bad_request`. */
+  cursorMaxChars: 1_024,
+
   // --- clients -----------------------------------------------------------------------------------------------------
   /** Messages of one client whose turn has not ended. More: `session_busy` from `send`, nothing is sent. Half of `sessionQueueMax`. */
   clientOutboxMax: 32,

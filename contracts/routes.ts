@@ -9,7 +9,7 @@ import { agentCommands } from './agent.ts';
 import { audiences, scopes, sessionScopes, type Principal } from './capability.ts';
 import { custodyAgrees, custodyAnswers, custodyBodies, custodyCommands } from './custody.ts';
 import { limits } from './limits.ts';
-import { chatSession, sessionCommands } from './session.ts';
+import { chatSession, sessionCommands, sessionList } from './session.ts';
 import { plainId, userId } from './validate.ts';
 import { coded } from './errors.ts';
 import type { ActorAddress } from './subjects.ts';
@@ -57,6 +57,7 @@ export interface Route<Body = unknown> {
   readonly path: string;
   readonly summary: string;
   readonly auth: Auth;
+  /** Values of the address's query, as text. A route without a body gets them on the link as a JSON object in its place. */
   readonly query?: z.ZodType;
   /** JSON body; absent = no body, `'raw'` = bytes as they are. */
   readonly body?: z.ZodType<Body> | 'raw';
@@ -89,6 +90,12 @@ export const streamQuery = z.strictObject({
 });
 /** Body of the link's `open` for a stream. `last_seq_no` absent = live from now plus the running turn so far. */
 export const streamOpen = z.strictObject({ sid: z.string(), last_seq_no: z.int().nonnegative().optional() });
+
+/** Query of the session list: values are text, as an address has them. */
+export const sessionListQuery = z.strictObject({
+  limit: z.string().regex(/^[1-9]\d{0,2}$/).transform(Number).refine((n) => n <= limits.sessionListMax).optional(),
+  cursor: z.string().min(1).max(limits.cursorMaxChars).optional(),
+});
 
 const tier2 = (...required: string[]): Auth => ({ kind: 'tier2', audience: audiences.custody, scopes: required });
 
@@ -144,6 +151,12 @@ export const routes = {
     summary: 'Stores an attachment for send_message; the answer\'s hash is its attachment_blob_ref.',
     auth: { kind: 'tier1' }, body: 'raw', bodyMaxBytes: limits.attachmentMaxBytes,
     answers: { 201: z.strictObject({ hash: z.string(), size: z.int() }) }, errors: ['payload_too_large'], serve: { by: 'daemon' },
+  }),
+  listSessions: route({
+    id: 'list_sessions', wire: 6, surface: 'edge', method: 'GET', path: '/v1/agent/sessions',
+    summary: 'The caller\'s own sessions, newest first, with what each is doing and has used.',
+    auth: { kind: 'tier1' }, query: sessionListQuery, bodyMaxBytes: 0,
+    answers: { 200: sessionList }, errors: ['bad_request', 'upstream_unavailable'], serve: { by: 'daemon' },
   }),
 
   signAuth: route({

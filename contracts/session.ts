@@ -59,6 +59,24 @@ export const sessionCommands = {
   },
 } as const;
 
+/** A session as a list shows it. Usage is that of ended turns. */
+export const sessionSummary = z.strictObject({
+  sid: z.string(), agent_id: z.string(), project_id: z.string(), label: z.string().nullable(), model: z.string(),
+  state: z.enum(['idle', 'running', 'waiting_approval']),
+  created_at: z.iso.datetime(), last_event_at: z.iso.datetime(), turns: z.int(), usage,
+});
+export type SessionSummary = z.infer<typeof sessionSummary>;
+
+/** A page of the caller's own sessions, newest first. */
+export const sessionList = z.strictObject({
+  sessions: z.array(sessionSummary),
+  /** `cursor` of the next page; null after the last. */
+  next_cursor: z.string().nullable(),
+  /** False: the list may lack what happened last; ask again later. */
+  current: z.boolean(),
+});
+export type SessionList = z.infer<typeof sessionList>;
+
 const runId = z.string();
 
 /** Events in the journal, by kind. The names are those of decisions.md; the payloads' first fields are the wire's. */

@@ -88,6 +88,8 @@ export const wildcards = {
   owner: (n: number): string => `part.${n}.*.*.*.*`,
   inbox: (n: number): string => `inbox.${n}.>`,
   reminders: (n: number): string => `reminder.${n}.>`,
+  /** Journals of all actors of a type, of one organization or of all. */
+  journals: (type: string, org?: string): string => `journal.*.${org === undefined ? '*' : encodeToken(org)}.${encodeToken(type)}.*`,
 } as const;
 
 /** Queue group of the public command address: one host answers each request. */

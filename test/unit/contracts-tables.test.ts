@@ -90,7 +90,7 @@ test('routes - ids, wire numbers and method with path are each unique', () => {
 
 test('routes - wire numbers are for ever: a gateway of another version names the same route', () => {
   assert.deepEqual(Object.fromEntries(routeList.map((r) => [r.id, r.wire])), {
-    health: 1, bootstrap: 2, create_session: 3, stream: 4, put_blob: 5,
+    health: 1, bootstrap: 2, create_session: 3, stream: 4, put_blob: 5, list_sessions: 6,
     sign_auth: 10, sign_wallet: 11, get_auth_pubkey: 12, get_wallet_pubkey: 13, mint_session_cap: 14, enroll_passkey: 15, challenge: 16,
   });
 });
