@@ -1,0 +1,59 @@
+/**
+ * The reader of the projection `sessions`: a user's own sessions, newest first, page by page.
+ *
+ * Guarantee: only rows of that organization and that user, whatever the cursor says. Pages are by key (created, sid), which
+ * never change: a session made meanwhile neither repeats nor hides another.
+ */
+import type { SessionSummary } from '../../contracts/session.ts';
+import { coded } from '../../contracts/errors.ts';
+import { decodeToken, encodeToken } from '../../contracts/subjects.ts';
+import { answered, type Sql } from './postgres.ts';
+import type { SessionRow } from './sessions.ts';
+
+export interface SessionPage {
+  readonly sessions: readonly SessionSummary[];
+  /** For the next page; null after the last. */
+  readonly nextCursor: string | null;
+}
+
+export interface SessionQuery {
+  readonly org: string;
+  readonly userId: string;
+  /** 1 to `limits.sessionListMax`. */
+  readonly limit: number;
+  readonly cursor?: string | undefined;
+}
+
+const cursorForm = /^(\d{1,15})\.([A-Za-z0-9_=-]+)$/;
+
+const encodeCursor = (row: Pick<SessionRow, 'created_at' | 'sid'>): string => Buffer.from(`${row.created_at.getTime()}.${row.sid}`).toString('base64url');
+
+const decodeCursor = (cursor: string): { readonly at: Date; readonly sid: string } => {
+  const [, ms, sid] = cursorForm.exec(Buffer.from(cursor, 'base64url').toString('latin1')) ?? [];
+  const at = new Date(Number(ms));
+  if (sid === undefined || Number.isNaN(at.getTime())) throw coded('bad_request', 'The cursor is not one of a list before.');
+  return { at, sid };
+};
+
+type Listed = Pick<SessionRow, 'sid' | 'project_id' | 'label' | 'model' | 'agent_id' | 'created_at' | 'last_event_at' | 'state'> &
+  Readonly<Record<'turns' | 'input_tokens' | 'output_tokens' | 'cost_cents', string>>;
+
+const summaryOf = (row: Listed): SessionSummary => ({
+  sid: decodeToken(row.sid), agent_id: row.agent_id, project_id: row.project_id, label: row.label, model: row.model, state: row.state,
+  created_at: row.created_at.toISOString(), last_event_at: row.last_event_at.toISOString(), turns: Number(row.turns),
+  usage: { input_tokens: Number(row.input_tokens), output_tokens: Number(row.output_tokens), cost_cents: Number(row.cost_cents) },
+});
+
+/** Throws `bad_request` (cursor), `upstream_unavailable`. */
+export const listSessions = async (sql: Sql, { org, userId, limit, cursor }: SessionQuery): Promise<SessionPage> => {
+  const after = cursor === undefined ? undefined : decodeCursor(cursor);
+  const rows = await answered(sql<Listed[]>`
+    select sid, project_id, label, model, agent_id, created_at, last_event_at, state, turns, input_tokens, output_tokens, cost_cents
+    from troupe.sessions
+    where org = ${encodeToken(org)} and user_id = ${userId}
+      ${after === undefined ? sql`` : sql`and (created_at, sid) < (${after.at}, ${after.sid})`}
+    order by created_at desc, sid desc limit ${limit + 1}`);
+  const page = rows.slice(0, limit);
+  const last = page.at(-1);
+  return { sessions: page.map(summaryOf), nextCursor: rows.length > limit && last !== undefined ? encodeCursor(last) : null };
+};
