@@ -34,6 +34,7 @@ describe('gateway http', () => {
     edge.peer.on.request = (request) => {
       asked.push(request);
       if (request.route?.id === 'health') request.answer(200, 'OK');
+      else if (request.route?.id === 'mint_session_cap') request.answer(200, {});
       else request.answer(201, { sid: 'a'.repeat(26) });
     };
   });
