@@ -9,7 +9,9 @@ import { resolve } from 'node:path';
 import { parseArgs } from 'node:util';
 import { command, local, remote } from './actors.ts';
 import type { Benchmark, Row, Settings } from './figure.ts';
+import { link } from './link.ts';
 import { machineLine } from './machine.ts';
+import { events, fanout, replay } from './streams.ts';
 import { jsonText, tableText } from './table.ts';
 
 /** In the order they run. */
@@ -17,6 +19,10 @@ const benchmarks: ReadonlyMap<string, { readonly about: string; readonly run: Be
   ['local', { about: 'an ask on the same host', run: local }],
   ['remote', { about: 'an ask of another host, 1, 64 and 256 actors', run: remote }],
   ['command', { about: 'a journaled command, 1, 64 and 256 actors', run: command }],
+  ['link', { about: 'calls over the link', run: link }],
+  ['events', { about: 'session events from emit to a TLS WebSocket client, 200 sessions', run: events }],
+  ['fanout', { about: 'one session to 2,000 watchers', run: fanout }],
+  ['replay', { about: '10,000 events to a reconnecting client', run: replay }],
 ]);
 
 const usage = `Usage: npm run bench [-- name… options]
