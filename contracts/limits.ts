@@ -305,9 +305,9 @@ export const limits = {
   projectionRetryMaxMs: 5_000,
   /** Milliseconds a list waits for what its reader has just written. Then it is answered as it is, and says so. */
   projectionWaitMs: 2_000,
-  /** Sessions in one page of a list, at most and by default. */
+  /** Sessions in one page of a list: at most, and when the caller does not say. */
   sessionListMax: 100,
-  sessionListDefault: 50,
+  sessionListUsualMax: 50,
   /** Characters of a page's cursor. Longer: `bad_request`. */
   cursorMaxChars: 1_024,
 

@@ -18,6 +18,7 @@ import { bearerOf, type Admitted, type Gate } from './gate.ts';
 import type { Link } from './link.ts';
 import type { Log } from './log.ts';
 import type { Metrics } from './metrics.ts';
+import { readQuery } from './query.ts';
 
 export interface PipelineOptions {
   readonly gate: Gate;
@@ -51,9 +52,10 @@ export class Pipeline {
     return this.#options.gate.admit(route.auth, address, () => bearerOf(authorization));
   }
 
-  /** Rejects with a coded error, to be shown by `refuse`. */
-  async serve(route: Route, admitted: Admitted, bytes: Uint8Array, signal: AbortSignal): Promise<Answer> {
-    const input = route.body === undefined || route.body === 'raw' ? undefined : parseValue(route.body, parseJson(utf8(bytes)));
+  /** `query`: of the address, without its question mark. Rejects with a coded error, to be shown by `refuse`. */
+  async serve(route: Route, admitted: Admitted, bytes: Uint8Array, query: string, signal: AbortSignal): Promise<Answer> {
+    const input = route.body === undefined ? (route.query === undefined ? undefined : readQuery(route.query, query))
+      : route.body === 'raw' ? undefined : parseValue(route.body, parseJson(utf8(bytes)));
     const userId = field(input, 'user_id');
     const sub = admitted.kind === 'tier1' ? admitted.identity.sub : admitted.kind === 'tier2' ? admitted.claims.sub : undefined;
     if (userId !== undefined && userId !== sub) throw coded('user_id_mismatch');

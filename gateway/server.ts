@@ -145,6 +145,7 @@ export const startServer = async (options: ServerOptions): Promise<Server> => {
     };
     const expectsBody = route.body !== undefined;
     const length = Number(req.getHeader('content-length'));
+    const query = req.getQuery();
     try {
       const admitted = pipeline.admit(route, addressOf(res, req), req.getHeader('authorization'));
       // In the same chain as the admission: a rejection of either is always handled.
@@ -152,7 +153,7 @@ export const startServer = async (options: ServerOptions): Promise<Server> => {
         : length > route.bodyMaxBytes ? Promise.reject(coded('payload_too_large')) : collect(res, route.bodyMaxBytes, gone.signal);
       requests += 1;
       Promise.all([admitted, body]).then(async ([caller, bytes]) => {
-        const answer = await pipeline.serve(route, caller, bytes, gone.signal);
+        const answer = await pipeline.serve(route, caller, bytes, query, gone.signal);
         pipeline.count(route.id, answer.status);
         settle(answer, false);
       }).catch((error: unknown) => {
@@ -193,7 +194,9 @@ export const startServer = async (options: ServerOptions): Promise<Server> => {
       if (gone) return upgrade.release();
       const connection = options.openStream(upgrade);
       options.countUpgrade(101);
-      res.cork(() => res.upgrade<SocketData>({ connection }, key, upgrade.protocol, extensions, context));
+      // Not inside res.cork: when the upgraded socket keeps its address, uWebSockets.js v20.49 takes it for an HTTP response
+      // after the cork and may close it (seen: 1 of 60 upgrades that had waited for keys).
+      res.upgrade<SocketData>({ connection }, key, upgrade.protocol, extensions, context);
     };
     const refuseUpgrade = (error: unknown): void => {
       const answer = options.pipeline.refuse(routes.stream.id, error);

@@ -31,6 +31,8 @@ export interface Secrets {
   readonly natsPassword: string | undefined;
   readonly capabilityPublicKeyPem: string;
   readonly masterKey: KeyObject;
+  /** Holds a password. */
+  readonly postgresUrl?: string | undefined;
   readonly openaiKey: string | undefined;
   readonly anthropicKey: string | undefined;
 }
@@ -39,14 +41,15 @@ export interface Secrets {
 export const readSecrets = async (config: DaemonConfig): Promise<Secrets> => {
   const optional = async (path: string | undefined, key: string): Promise<string | undefined> =>
     path === undefined ? undefined : (await read(path, key)).trim();
-  const [natsPassword, capabilityPublicKeyPem, masterKey, openaiKey, anthropicKey] = await Promise.all([
+  const [natsPassword, capabilityPublicKeyPem, masterKey, postgresUrl, openaiKey, anthropicKey] = await Promise.all([
     optional(config.nats.password_path, 'nats.password_path'),
     read(config.capability.public_key_path, 'capability.public_key_path'),
     read(config.master_key_path, 'master_key_path').then(readMasterKey),
+    optional(config.postgres?.url_path, 'postgres.url_path'),
     optional(config.providers.openai?.api_key_path, 'providers.openai.api_key_path'),
     optional(config.providers.anthropic?.api_key_path, 'providers.anthropic.api_key_path'),
   ]);
-  return { natsPassword, capabilityPublicKeyPem, masterKey, openaiKey, anthropicKey };
+  return { natsPassword, capabilityPublicKeyPem, masterKey, postgresUrl, openaiKey, anthropicKey };
 };
 
 const read = async (path: string, what: string): Promise<string> => {

@@ -2,7 +2,8 @@
  * One daemon process, put together and taken apart in stages.
  *
  * Up: 1 the socket's claim (nothing below may run twice under one path), 2 NATS, its version and streams, 3 actor definitions with
- * what their effects reach, 4 the host (joins the cluster, claims partitions), 5 hub and link, 6 the socket is bound: ready.
+ * what their effects reach, 4 the host (joins the cluster, claims partitions) and, in the background, the projections where Postgres
+ * is configured, 5 hub and link, 6 the socket is bound: ready. Postgres may be down at any time: only lists need it.
  * Down, in `drain`: 6 gateways are told goaway and requests finish, 4 the host hands its actors over, 5 streams close with 1001
  * and the connections end, 2 NATS is left, 1 the claim is given up.
  *
@@ -20,6 +21,7 @@ import { definitions } from '../definitions.ts';
 import { modelRegistry, type Registry } from '../providers/index.ts';
 import { startHost, type Host } from '../runtime/cluster/host.ts';
 import type { ActorDefinition } from '../runtime/define.ts';
+import type { Projections } from '../projections/projections.ts';
 import type { Log } from '../runtime/log.ts';
 import { connectNats } from '../runtime/nats/connect.ts';
 import { checkServer } from '../runtime/nats/server.ts';
@@ -31,7 +33,9 @@ import { custodyHandlers } from './custody.ts';
 import { daemonHandlers } from './handlers.ts';
 import { createHub, type Hub } from './hub.ts';
 import { createLinkServer, type LinkServer } from './link.ts';
+import { listHandlers } from './lists.ts';
 import { createPeerLookup } from './peer.ts';
+import { daemonProjections, projectionStatus } from './projections.ts';
 import { createServe, type DaemonHandler } from './serve.ts';
 import { claimSocket, type ClaimedSocket } from './socket.ts';
 import { createStreams } from './streams.ts';
@@ -49,6 +53,8 @@ export interface DaemonOptions {
 
 export interface Daemon {
   readonly host: Host;
+  /** Undefined without Postgres. */
+  readonly projections: Projections | undefined;
   readonly hub: Hub;
   readonly link: LinkServer;
   /** Finishes what runs, hands over, leaves. A second call waits for the first. */
@@ -90,11 +96,14 @@ export const startDaemon = async (options: DaemonOptions): Promise<Daemon> => {
     const session = types.find((definition) => definition.type === 'session');
 
     // 4 host
+    let projections: Projections | undefined;
     const host = await startHost({
-      nc, definitions: types, log,
+      nc, definitions: types, log, status: () => projectionStatus(projections),
       config: { host: config.host, ...plan, leaseTtlMs: config.lease_ttl_ms, drainMs: config.drain_ms, version: release },
     });
     undo.push(() => host.close());
+    projections = daemonProjections({ config, postgresUrl: secrets.postgresUrl, host, session, log });
+    undo.push(() => projections?.close());
     await settled(host, config.lease_ttl_ms * 2, log);
 
     // 5 hub and link
@@ -118,7 +127,7 @@ export const startDaemon = async (options: DaemonOptions): Promise<Daemon> => {
     const request = createServe({
       capabilities, actors, log,
       ownership: { partitions: config.partitions, owns: (n) => host.engine.held.has(n), ownsAny: () => host.engine.held.size > 0 },
-      handlers: { ...daemonHandlers({ blobs }), ...custodyHandlers({ actors, vault: createVault(secrets.masterKey), webauthn: createWebauthn(webauthn) }), ...options.handlers },
+      handlers: { ...daemonHandlers({ blobs }), ...listHandlers(projections), ...custodyHandlers({ actors, vault: createVault(secrets.masterKey), webauthn: createWebauthn(webauthn) }), ...options.handlers },
     });
     const link = createLinkServer({
       release, host: config.host, partitions: config.partitions, log,
@@ -131,7 +140,7 @@ export const startDaemon = async (options: DaemonOptions): Promise<Daemon> => {
 
     // 6 socket
     await socket.listen((accepted) => link.accept(accepted));
-    return running({ config, log, socket, nc, host, hub, link });
+    return running({ config, log, socket, nc, host, projections, hub, link });
   } catch (error) {
     for (const step of undo.toReversed()) await step();
     throw error;
@@ -163,11 +172,12 @@ interface Parts {
   readonly socket: ClaimedSocket;
   readonly nc: NatsConnection;
   readonly host: Host;
+  readonly projections: Projections | undefined;
   readonly hub: Hub;
   readonly link: LinkServer;
 }
 
-const running = ({ config, log, socket, nc, host, hub, link }: Parts): Daemon => {
+const running = ({ config, log, socket, nc, host, projections, hub, link }: Parts): Daemon => {
   const ended = Promise.withResolvers<Awaited<Daemon['closed']>>();
   let drained: Promise<void> | undefined;
   let ending = false;
@@ -185,7 +195,8 @@ const running = ({ config, log, socket, nc, host, hub, link }: Parts): Daemon =>
       setTimeout(resolve, config.drain_ms).unref();
     });
     await Promise.race([link.drain(), deadline]);
-    await host.drain();
+    // At once: a projection whose journal does not answer ends when the host closes its request path.
+    await Promise.all([host.drain(), projections?.close()]);
     await leave();
     ended.resolve('drained');
   };
@@ -193,6 +204,7 @@ const running = ({ config, log, socket, nc, host, hub, link }: Parts): Daemon =>
   const close = async (why: Awaited<Daemon['closed']>): Promise<void> => {
     ending = true;
     host.close();
+    await projections?.close();
     await leave();
     ended.resolve(why);
   };
@@ -208,7 +220,7 @@ const running = ({ config, log, socket, nc, host, hub, link }: Parts): Daemon =>
   nc.closed().then(() => endWith('nats_lost'), () => endWith('nats_lost'));
 
   return {
-    host, hub, link,
+    host, projections, hub, link,
     drain: () => (drained ??= drain()),
     close: () => close('closed'),
     closed: ended.promise,

@@ -9,6 +9,7 @@
 import { randomUUID } from 'node:crypto';
 import type { z } from 'zod';
 import { coded, CodedError, errorEntry, shown } from '../../contracts/errors.ts';
+import { limits } from '../../contracts/limits.ts';
 import type { Route, UserPrincipal } from '../../contracts/routes.ts';
 import { parseJson, parseValue } from '../../contracts/validate.ts';
 import type { Sender } from '../runtime/message.ts';
@@ -20,7 +21,7 @@ import { newSid } from './sid.ts';
 export interface HandlerRequest {
   /** Undefined where the route needs nobody. */
   readonly principal: UserPrincipal | undefined;
-  /** Parsed by the route's schema; the bytes as they are for a raw body. */
+  /** Parsed by the route's schema; the bytes as they are for a raw body; the query of a route without one. */
   readonly body: unknown;
   readonly call: Call;
 }
@@ -98,7 +99,11 @@ const bodyOf = (call: Call): unknown => {
     if (body.length > route.bodyMaxBytes) throw coded('payload_too_large');
     return body;
   }
-  if (route.body === undefined) return undefined;
+  if (route.body === undefined) {
+    if (route.query === undefined) return undefined;
+    if (body.length > limits.headMaxBytes) throw coded('payload_too_large');
+    return parseValue(route.query, parseJson(body.toString('utf8')));
+  }
   if (body.length > route.bodyMaxBytes) throw coded('payload_too_large');
   return parseValue(route.body, parseJson(body.toString('utf8')));
 };

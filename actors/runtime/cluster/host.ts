@@ -56,6 +56,8 @@ export interface HostOptions {
   readonly definitions: readonly AnyDefinition[];
   readonly log: Log;
   readonly clock?: Clock;
+  /** What NATS' service tools show of the process beside its host name; asked anew each time. */
+  readonly status?: () => Readonly<Record<string, string>>;
   /** Default: made over `nc`. Given ones stay open. */
   readonly stores?: NatsStores;
 }
@@ -175,7 +177,7 @@ export const startHost = async (options: HostOptions): Promise<Host> => {
   }
 
   // 4 public addresses
-  open.push(listener.commands(), startService({ nc, id: leases.instance, host: name, version: config.version ?? '0.0.0', statistics, clock }));
+  open.push(listener.commands(), startService({ nc, id: leases.instance, host: name, version: config.version ?? '0.0.0', statistics, clock, status: options.status }));
 
   const leave = async (): Promise<void> => {
     try {

@@ -85,16 +85,18 @@ export interface ServiceOptions {
   readonly version: string;
   readonly statistics: ReturnType<typeof createStatistics>;
   readonly clock: Clock;
+  /** Further metadata of the moment. */
+  readonly status?: (() => Readonly<Record<string, string>>) | undefined;
 }
 
 /** Announces the host. `stop` takes it from the lists at once. */
-export const startService = ({ nc, id, host, version, statistics, clock }: ServiceOptions): { stop(): void } => {
-  const identity = { name: serviceName, id, version, metadata: { host } };
+export const startService = ({ nc, id, host, version, statistics, clock, status }: ServiceOptions): { stop(): void } => {
+  const identity = () => ({ name: serviceName, id, version, metadata: { ...status?.(), host } });
   const started = new Date(clock.now()).toISOString();
   const answers = {
-    PING: () => ({ type: 'io.nats.micro.v1.ping_response', ...identity }),
-    INFO: () => ({ type: 'io.nats.micro.v1.info_response', ...identity, description: 'Actors on NATS', endpoints: statistics.metadata() }),
-    STATS: () => ({ type: 'io.nats.micro.v1.stats_response', ...identity, started, endpoints: statistics.endpoints() }),
+    PING: () => ({ type: 'io.nats.micro.v1.ping_response', ...identity() }),
+    INFO: () => ({ type: 'io.nats.micro.v1.info_response', ...identity(), description: 'Actors on NATS', endpoints: statistics.metadata() }),
+    STATS: () => ({ type: 'io.nats.micro.v1.stats_response', ...identity(), started, endpoints: statistics.endpoints() }),
   };
   const subscriptions = Object.entries(answers).flatMap(([verb, build]) =>
     [`$SRV.${verb}`, `$SRV.${verb}.${serviceName}`, `$SRV.${verb}.${serviceName}.${id}`].map((subject) => nc.subscribe(subject, {
