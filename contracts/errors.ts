@@ -49,7 +49,6 @@ export const errors = {
   session_not_found: refusal(404, 'There is no such session.', 'never', 4010),
   sequence_retired: refusal(410, 'That position is not in the retained stream.', 'never', 4005),
   session_busy: refusal(429, 'Too many messages are waiting in this session.', 'later'),
-  dispatch_not_found: refusal(404, 'No tool call waits under that dispatch_id.'),
   model_not_supported: refusal(400, 'The model is not in the registry.'),
   blob_not_found: refusal(404, 'There is no such blob.'),
   too_many_steps: refusal(400, 'The turn used too many model steps.'),

@@ -8,8 +8,8 @@ export const limits = {
   // --- identifiers -------------------------------------------------------------------------------------------------
   /** Characters of a user id, project id or label. Longer: 400 `bad_user_id` / `bad_request`. Source: decisions, Edge gateway. */
   idMaxChars: 128,
-  /** Bytes of one encoded subject token. Longer: 400 `bad_request`. Keeps subjects short (notes/jetstream 10). */
-  subjectTokenMaxBytes: 400,
+  /** Bytes of one encoded subject token: 128 characters of four bytes, each byte as `=XX`, and the `u-` of a personal organization. Longer: 400 `bad_request`. Two such tokens stay under NATS' 4 KiB line. */
+  subjectTokenMaxBytes: 1_538,
 
   // --- edge --------------------------------------------------------------------------------------------------------
   /** Bytes of a bearer token. Longer: 400 `bad_bearer` (Authorization) or 400 before the upgrade (subprotocol). */

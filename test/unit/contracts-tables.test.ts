@@ -78,7 +78,7 @@ test('limits - those that stand in each other are ordered', () => {
   assert.ok(limits.bodyMaxBytes < limits.linkFrameMaxBytes);
   assert.ok(limits.toolResultMaxBytes < limits.commitMaxBytes);
   assert.ok(limits.restartBaseMs < limits.restartMaxMs);
-  assert.ok(limits.idMaxChars * 3 <= limits.subjectTokenMaxBytes, 'a plain-letter id of any script of two bytes fits a token');
+  assert.ok(limits.idMaxChars * 4 * 3 + 2 <= limits.subjectTokenMaxBytes, 'an id of any script fits a token');
 });
 
 test('routes - ids, wire numbers and method with path are each unique', () => {
