@@ -11,7 +11,7 @@ import { wide } from '../harness/watch.ts';
 
 const bootstrapPath = '/troupe/v1/auth/bootstrap';
 const createPath = '/v1/agent/create_session';
-const custody = ['sign_auth', 'sign_wallet', 'get_auth_pubkey', 'get_wallet_pubkey', 'mint_session_cap'] as const;
+const custody = ['sign_auth', 'sign_wallet', 'get_auth_pubkey', 'get_wallet_pubkey', 'mint_session_cap', 'enroll_passkey', 'challenge'] as const;
 const digest = Buffer.alloc(32).toString('base64');
 
 const fails = (reply: { status: number; json: unknown }, status: number, code: string): void => {
@@ -25,7 +25,9 @@ const textOf = (reply: Reply, field: string): string => {
   return value;
 };
 const bootstrap = (edge: Edge, token: string, sub = 'alice'): Promise<Reply> => edge.call(bootstrapPath, { token, body: { user_id: sub } });
-const custodyBody = (route: string, sub = 'alice'): object => (route.startsWith('sign') ? { user_id: sub, digest_b64: digest } : { user_id: sub });
+const custodyBody = (route: string, sub = 'alice'): object => ({
+  user_id: sub, ...(route.startsWith('sign') ? { digest_b64: digest } : {}), ...(route === 'enroll_passkey' ? { attestation_object_b64: digest, client_data_json_b64: digest } : {}),
+});
 
 describe('gateway auth', () => {
   let edge: Edge;
@@ -135,7 +137,7 @@ describe('gateway auth', () => {
     assert.notEqual(decodeJwt(await capabilityOf()).jti, payload.jti);
   });
 
-  test('gateway auth - a session capability carries only sign and read scopes, and cannot extend itself [GWA-021]', async () => {
+  test('gateway auth - a session capability carries only sign and read scopes, and cannot extend itself [GWA-021] [GWA-029]', async () => {
     const reply = await edge.call('/custody/mint_session_cap', { token: await capabilityOf(), body: { user_id: 'alice' } });
     assert.equal(reply.status, 200);
     const session = textOf(reply, 'token');
@@ -143,7 +145,9 @@ describe('gateway auth', () => {
     assert.deepEqual(claims['scope'], ['sign_auth', 'sign_wallet', 'get_pubkey'].map((word) => `custody.user.${word}`));
     assert.deepEqual(claims['scope'], sessionScopes);
     assert.deepEqual(reply.json, { token: session, expires_at_unix: claims.exp });
-    fails(await edge.call('/custody/mint_session_cap', { token: session, body: { user_id: 'alice' } }), 403, 'scope_insufficient');
+    for (const route of ['mint_session_cap', 'enroll_passkey', 'challenge']) {
+      fails(await edge.call(`/custody/${route}`, { token: session, body: custodyBody(route) }), 403, 'scope_insufficient');
+    }
   });
 
   test('gateway auth - Tier 1 on every custody route is 403 wrong_audience and nothing is asked [GWA-022]', async () => {

@@ -35,7 +35,8 @@ describe('gateway http', () => {
       asked.push(request);
       if (request.route?.id === 'health') request.answer(200, 'OK');
       else if (request.route?.id === 'mint_session_cap') request.answer(200, {});
-      else request.answer(201, { sid: 'a'.repeat(26) });
+      else if (request.route?.id === 'create_session') request.answer(201, { sid: 'a'.repeat(26) });
+      else request.answer(200, {});
     };
   });
   after(() => edge.stop());

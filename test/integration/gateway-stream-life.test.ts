@@ -108,6 +108,7 @@ test('gateway stream - 10 sockets a user by default: the 11th is 429 before the 
       await opened(socket);
       return { socket, ended };
     }));
+    assert.equal(edge.gateway.sockets, 10);
     const { status, json } = await refusal(edge.socket('s', { token }));
     assert.equal(status, 429);
     assert.ok(typeof json === 'object' && json !== null && 'error' in json && json.error === 'too_many_sockets');
@@ -243,5 +244,24 @@ test('gateway stream - a second drain shortens the wait of the first, and both e
     clock.advance(0);
     closedWith(await ended, 1001, 'going_away');
     assert.deepEqual(await Promise.all([first, second]), [1, 1]);
+  });
+});
+
+// Once seen: uWebSockets.js closed some of them right after the upgrade (server.ts, enter).
+test('gateway stream - 100 upgrades that wait for keys together all live on', async () => {
+  await withEdge({ config: wide }, async (edge) => {
+    const token = await edge.issuer.token('alice');
+    const held = edge.issuer.hold();
+    const sockets = Array.from({ length: 100 }, () => edge.socket('s', { token }));
+    const all = sockets.map((socket) => ({ socket, ended: ending(socket), open: opened(socket) }));
+    await held.waiting;
+    held.release();
+    await Promise.all(all.map(({ open }) => open));
+    for (const { socket } of all) await roundTrip(socket);
+    assert.equal(edge.gateway.sockets, 100);
+    for (const { socket, ended } of all) {
+      socket.terminate();
+      await ended;
+    }
   });
 });
