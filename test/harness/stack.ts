@@ -40,6 +40,8 @@ export interface StackOptions {
   /** Further keys, or other values, of each configuration. */
   readonly daemon?: Partial<DaemonInput> | ((index: number) => Partial<DaemonInput>);
   readonly gateway?: Partial<GatewayInput> | ((index: number) => Partial<GatewayInput>);
+  /** Milliseconds an upstream call of a gateway may take; default the product's. */
+  readonly deadlineMs?: (gateway: number) => number | undefined;
   /** NATS URL the daemons are given, e.g. a proxy's; default the server's own. */
   readonly natsUrl?: (url: string) => Promise<string> | string;
 }
@@ -142,13 +144,14 @@ export const startStack = async (scope: TestScope | undefined, options: StackOpt
       const opsPort = await freePort();
       const adminSocket = file(`admin-${index}.sock`);
       const config = file(`gateway-${index}.toml`);
+      const deadlineMs = options.deadlineMs?.(index);
       writeGatewayConfig(config, {
         name: audience, log_level: 'info',
         listen: { host: '127.0.0.1', port }, ops: { host: '127.0.0.1', port: opsPort },
         tls: { cert_path: certificate.certPath, key_path: certificate.keyPath },
         auth: options.jwksUrl === undefined ? { dev_mode: true, dev_secret_path: file('dev-secret') } : { jwks_url: options.jwksUrl },
         capability: { key_path: file('capability.key') },
-        upstream: { socket_path: socketFolder },
+        upstream: { socket_path: socketFolder, ...(deadlineMs === undefined ? {} : { deadline_ms: deadlineMs }) },
         admin: { socket_path: adminSocket, group },
         ...settings(options.gateway, index),
       });
