@@ -1,6 +1,6 @@
 /** `npm start` as a user meets it: the real thing in a folder of its own, killed, stopped and started again. */
 import assert from 'node:assert/strict';
-import { spawn, type ChildProcess } from 'node:child_process';
+import { execFileSync, spawn, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
 import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync } from 'node:fs';
 import { request } from 'node:https';
@@ -8,11 +8,13 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import test, { type TestContext } from 'node:test';
+import { parse } from 'smol-toml';
 import { z } from 'zod';
-import { devFile, type DevFile } from '../../contracts/config.ts';
+import { devFile, gatewayConfig, type DevFile } from '../../contracts/config.ts';
 import { chatSession } from '../../contracts/session.ts';
 import { sharedParents } from '../../deploy/start/postgres.ts';
 import { isAlive, markOf } from '../../deploy/start/process-mark.ts';
+import { asProcess } from '../harness/admin-client.ts';
 import { root } from '../repo/source.ts';
 
 const readyLine = z.looseObject({ baseUrl: z.string(), pids: z.record(z.string(), z.int()), devFile: z.string() });
@@ -83,7 +85,7 @@ const ownFolder = (t: TestContext): string => {
 
 const readDev = (dir: string): DevFile => devFile.parse(JSON.parse(readFileSync(join(dir, '.troupe', 'dev.json'), 'utf8')));
 
-test('npm start - starts, heals after kill -9 of any part, drains, and continues where it stopped', async (t) => {
+test('npm start - starts, admits its user to the admin socket, heals after kill -9 of any part, drains, and continues where it stopped [ADM-020]', async (t) => {
   const dir = ownFolder(t);
   const first = start(t, dir);
   const ready = readyLine.parse(JSON.parse(await first.next(/"event":"ready"/)));
@@ -93,6 +95,12 @@ test('npm start - starts, heals after kill -9 of any part, drains, and continues
   const made = await ask(dev, 'POST', '/v1/agent/create_session', { user_id: dev.user.id, project_id: 'tour' });
   assert.equal(made.status, 201, made.text);
   const session = chatSession.parse(JSON.parse(made.text));
+
+  // The configuration it wrote names the group of whoever started it, and so it is admitted.
+  const { admin } = gatewayConfig.parse(parse(readFileSync(join(dir, '.troupe', 'gateway.toml'), 'utf8')));
+  assert.equal(admin?.group, execFileSync('id', ['-gn'], { encoding: 'utf8' }).trim());
+  assert.equal(admin.socket_path, dev.adminSocket);
+  assert.equal(await asProcess(dev.adminSocket, { uid: process.getuid?.() ?? 0, gid: process.getgid?.() ?? 0 }), true);
 
   // No secret is on any command line or in any environment, where other processes of the user could read it.
   const secrets = readdirSync(join(dir, '.troupe', 'secrets')).map((name) => readFileSync(join(dir, '.troupe', 'secrets', name), 'utf8').trim());
