@@ -46,7 +46,7 @@ export interface ServerOptions {
 export interface Server {
   readonly port: number;
   readonly sockets: ReadonlySet<StreamConnection>;
-  /** Requests being answered. */
+  /** Requests being answered, and upgrades that wait for identity keys. */
   readonly requests: number;
   /** Serves new connections with this certificate. Throws `cert_reload_failed` and changes nothing if it cannot be used. */
   swap(certificate: CertificateFiles): void;
@@ -209,8 +209,12 @@ export const startServer = async (options: ServerOptions): Promise<Server> => {
         address: addressOf(res, req), authorization: req.getHeader('authorization'), protocols: allOf(req, 'sec-websocket-protocol'),
         version: req.getHeader('sec-websocket-version'), query: req.getQuery(),
       });
-      if (admitted instanceof Promise) admitted.then(enter).catch(refuseUpgrade);
-      else enter(admitted);
+      if (!(admitted instanceof Promise)) return enter(admitted);
+      requests += 1;
+      admitted.then(enter).catch(refuseUpgrade).finally(() => {
+        requests -= 1;
+        options.onEnded();
+      });
     } catch (error) {
       refuseUpgrade(error);
     }
