@@ -7,10 +7,12 @@
 import { mkdirSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { parseArgs } from 'node:util';
+import { activation } from './activation.ts';
 import { command, local, remote } from './actors.ts';
 import type { Benchmark, Row, Settings } from './figure.ts';
 import { link } from './link.ts';
 import { machineLine } from './machine.ts';
+import { actorMemory, socketMemory } from './memory.ts';
 import { events, fanout, replay } from './streams.ts';
 import { jsonText, tableText } from './table.ts';
 
@@ -23,6 +25,9 @@ const benchmarks: ReadonlyMap<string, { readonly about: string; readonly run: Be
   ['events', { about: 'session events from emit to a TLS WebSocket client, 200 sessions', run: events }],
   ['fanout', { about: 'one session to 2,000 watchers', run: fanout }],
   ['replay', { about: '10,000 events to a reconnecting client', run: replay }],
+  ['activation', { about: 'cold activation of 100 and 1,000 events, with and without snapshot', run: activation }],
+  ['actors', { about: 'memory per idle and passivated actor', run: actorMemory }],
+  ['sockets', { about: 'memory per idle WebSocket', run: socketMemory }],
 ]);
 
 const usage = `Usage: npm run bench [-- name… options]

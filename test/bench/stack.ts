@@ -80,7 +80,7 @@ export const startBenchStack = async (settings: Settings, gatewayArgs: readonly 
       capability: { public_key_path: file('capability.pub'), issuer: audience },
       models: { default: 'mock', registry: [{ id: 'mock', provider: 'mock' }] },
     });
-    const daemon = keep(await startPart<SessionJobs>('./session-part.ts', { name: 'daemon', profiles: settings.profiles }));
+    const daemon = keep(await startPart<SessionJobs>('./session-part.ts', { name: 'daemon', profiles: settings.profiles, nodeArgs: ['--expose-gc'] }));
     await daemon.run('start', { configPath: file('daemon.toml') });
 
     const port = await freePort();
@@ -100,7 +100,7 @@ export const startBenchStack = async (settings: Settings, gatewayArgs: readonly 
     }));
     await gateway.start();
 
-    const uws = keep(await startPart<UwsJobs>('./uws-part.ts', { name: 'uws', profiles: settings.profiles }));
+    const uws = keep(await startPart<UwsJobs>('./uws-part.ts', { name: 'uws', profiles: settings.profiles, nodeArgs: ['--expose-gc'] }));
     const floor = await uws.run('start', { certPath: certificate.certPath, keyPath: certificate.keyPath });
     const ca = await readFile(certificate.caPath, 'utf8');
     const token = await signDevToken(devSecret, { sub, audience, ttlSec: 3_600 });

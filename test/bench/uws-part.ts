@@ -105,6 +105,7 @@ const jobs = {
     onOpen = (socket) => give(socket, perGroup, Number.POSITIVE_INFINITY);
     go = () => { for (const socket of sockets) give(socket, perGroup, Number.POSITIVE_INFINITY); };
   },
+  collect: async () => { for (let i = 0; i < 3; i++) globalThis.gc?.(); },
 };
 export type UwsJobs = typeof jobs;
 serve(jobs);
