@@ -252,7 +252,9 @@ export class WatchedSession {
         // Gone meanwhile, or served by another's batch: nothing to read.
         if (!this.#behind.has(watcher) || watcher.at >= this.#head) return undefined;
         watcher.after ??= await locate(journal, journalSubject, watcher.at + 1, this.#headSeq);
-        for await (const first of journal.read(journalSubject, watcher.after, this.#headSeq)) return first;
+        // No more than it may be sent: what does not fit would be read again for the next piece of credit.
+        const bytes = Math.max(watcher.sink.credit, limits.hubResumeBytes);
+        for await (const first of journal.read(journalSubject, watcher.after, this.#headSeq, bytes)) return first;
         throw coded('journal_unavailable', 'The journal gives no commit where there are some.');
       }));
     } catch (error) {

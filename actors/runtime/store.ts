@@ -25,8 +25,11 @@ export interface Journal {
   last(subject: string): Promise<StoredMessage | undefined>;
   /** The first message of the subject with a stream sequence of at least `fromSeq`, or undefined. */
   firstFrom(subject: string, fromSeq: number): Promise<StoredMessage | undefined>;
-  /** Messages with after < seq ≤ upTo, in batches of at most `limits.replayBatchCommits`, in order. */
-  read(subject: string, after: number, upTo: number): AsyncIterable<readonly StoredMessage[]>;
+  /**
+   * Messages with after < seq ≤ upTo, in batches of at most `limits.replayBatchCommits`, in order. `batchBytes`: about so many bytes a
+   * batch, at least one message; default and at most `limits.replayBatchMaxBytes`.
+   */
+  read(subject: string, after: number, upTo: number, batchBytes?: number): AsyncIterable<readonly StoredMessage[]>;
 }
 
 /** Last value per key; an optimisation (snapshots) or an index (reminders), never the truth. */

@@ -186,6 +186,19 @@ export const storeConformance = (
       assert.deepEqual((await all(stores.journal.read(subject, 0, last + 1_000))).map((m) => m.seq), seqs);
     });
 
+    test('journal - a batch is no greater than asked for, but for one message, and nothing is missing between batches', async () => {
+      const subject = freshSubject();
+      const size = 10_000;
+      let seq = 0;
+      for (let i = 0; i < 10; i++) seq = await stores.journal.append(subject, new Uint8Array(size).fill(i), seq);
+      for (const [batchBytes, most] of [[1, 1], [size, 2], [size * 3, 4], [size * 100, 10]] as const) {
+        const batches: number[][] = [];
+        for await (const batch of stores.journal.read(subject, 0, seq, batchBytes)) batches.push(batch.map((m) => m.data[0] ?? -1));
+        assert.deepEqual(batches.flat(), Array.from({ length: 10 }, (_, i) => i), `${batchBytes}`);
+        for (const batch of batches) assert.ok(batch.length <= most, `${batch.length} messages in a batch of ${batchBytes} bytes`);
+      }
+    });
+
     test('journal - a read that is given up halfway asks for no more', async () => {
       const subject = freshSubject();
       const seqs = await fill(subject, limits.replayBatchCommits + 10);

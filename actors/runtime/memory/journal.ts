@@ -102,11 +102,20 @@ export const createMemoryJournal = (now: () => number): { journal: MemoryJournal
       reachable();
       return subjects.get(subject)?.find((message) => message.seq >= fromSeq);
     },
-    async *read(subject, after, upTo) {
+    async *read(subject, after, upTo, batchBytes = limits.replayBatchMaxBytes) {
       counts.reads += 1;
       reachable();
-      const messages = (subjects.get(subject) ?? []).filter((message) => message.seq > after && message.seq <= upTo);
-      for (let i = 0; i < messages.length; i += limits.replayBatchCommits) yield messages.slice(i, i + limits.replayBatchCommits);
+      let batch: StoredMessage[] = [];
+      let bytes = 0;
+      for (const message of (subjects.get(subject) ?? []).filter(({ seq }) => seq > after && seq <= upTo)) {
+        batch.push(message);
+        bytes += message.data.length;
+        if (batch.length < limits.replayBatchCommits && bytes < batchBytes) continue;
+        yield batch;
+        batch = [];
+        bytes = 0;
+      }
+      if (batch.length > 0) yield batch;
     },
     messages: (subject) => subjects.get(subject) ?? [],
     corrupt(subject, index, data) {

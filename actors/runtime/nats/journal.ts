@@ -123,6 +123,6 @@ export const createNatsJournal = (lean: Lean, options: JournalOptions): Journal 
     append,
     last: (subject) => leaderLast(lean, streamOf(subject, journalStreams), subject, times),
     firstFrom,
-    read: (subject, after, upTo) => forward(lean, streamOf(subject, journalStreams), subject, after + 1, upTo, times),
+    read: (subject, after, upTo, batchBytes) => forward(lean, streamOf(subject, journalStreams), subject, after + 1, upTo, times, batchBytes),
   };
 };

@@ -78,11 +78,11 @@ export const directGet = (
   });
 
 /** One batch from any replica: what came without a hole, in order, possibly nothing. */
-const directBatch = async (lean: Lean, stream: string, filter: string, fromSeq: number, count: number, times: ReadTimes): Promise<StoredMessage[]> =>
+const directBatch = async (lean: Lean, stream: string, filter: string, fromSeq: number, count: number, maxBytes: number, times: ReadTimes): Promise<StoredMessage[]> =>
   untilAnswered(times.deadlineMs, times.attemptMs, async (timeoutMs) => {
     const batch: StoredMessage[] = [];
     let whole = true;
-    const query = { seq: fromSeq, next_by_subj: filter, batch: count, max_bytes: limits.replayBatchMaxBytes };
+    const query = { seq: fromSeq, next_by_subj: filter, batch: count, max_bytes: maxBytes };
     await lean.requestMany(`$JS.API.DIRECT.GET.${stream}`, JSON.stringify(query), {
       timeoutMs,
       onMessage: (message) => {
@@ -104,14 +104,16 @@ const directBatch = async (lean: Lean, stream: string, filter: string, fromSeq: 
 
 /**
  * Every message of a subject or filter with fromSeq ≤ seq ≤ upTo, in order, in batches of at most `limits.replayBatchCommits`
- * messages and about `limits.replayBatchMaxBytes`. Reads no further than one batch beyond what was taken.
+ * messages and about `batchBytes` (at most `limits.replayBatchMaxBytes`). Reads no further than one batch beyond what was taken.
  */
 export async function* forward(
   lean: Lean, stream: string, filter: string, fromSeq: number, upTo: number, times: ReadTimes = readTimes,
+  batchBytes: number = limits.replayBatchMaxBytes,
 ): AsyncGenerator<readonly StoredMessage[], void, undefined> {
+  const maxBytes = Math.max(1, Math.min(batchBytes, limits.replayBatchMaxBytes));
   let next = Math.max(fromSeq, 1);
   while (next <= upTo) {
-    const batch = await directBatch(lean, stream, filter, next, limits.replayBatchCommits, times);
+    const batch = await directBatch(lean, stream, filter, next, limits.replayBatchCommits, maxBytes, times);
     let last = batch.at(-1);
     if (last === undefined) {
       // Nothing more, says a replica; the leader knows.
