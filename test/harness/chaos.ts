@@ -35,10 +35,10 @@ export interface Chaos {
 
 const usual: Readonly<Record<Kind, number>> = { socket: 4, client: 3, gateway: 3, daemon: 4, nats: 2 };
 
-/** The processes' part of a TestStack: what configuration a fault run needs. Leases are short, so that take-overs happen; no rate limits. */
+/** The processes' part of a TestStack: what configuration a fault run needs. Leases are short, so that take-overs happen; no rate limits, no console. */
 export const faultConfig = {
   daemon: { lease_ttl_ms: 2_000, partitions: 16 },
-  gateway: { limits: { per_user_capacity: 1e6, per_user_refill_per_sec: 1e6, per_ip_capacity: 1e6, per_ip_refill_per_sec: 1e6 } },
+  gateway: { console: false, limits: { per_user_capacity: 1e6, per_user_refill_per_sec: 1e6, per_ip_capacity: 1e6, per_ip_refill_per_sec: 1e6 } },
 } as const;
 
 /** Talkers named `<name>-1` …, each with its session made and connected. */
