@@ -96,13 +96,15 @@ export const startDaemon = async (options: DaemonOptions): Promise<Daemon> => {
     const session = types.find((definition) => definition.type === 'session');
 
     // 4 host
-    let projections: Projections | undefined;
+    // Started after the host whose status names them.
+    const background: { projections?: Projections | undefined } = {};
     const host = await startHost({
-      nc, definitions: types, log, status: () => projectionStatus(projections),
+      nc, definitions: types, log, status: () => projectionStatus(background.projections),
       config: { host: config.host, ...plan, leaseTtlMs: config.lease_ttl_ms, drainMs: config.drain_ms, version: release },
     });
     undo.push(() => host.close());
-    projections = daemonProjections({ config, postgresUrl: secrets.postgresUrl, host, session, log });
+    const projections = daemonProjections({ config, postgresUrl: secrets.postgresUrl, host, session, log });
+    background.projections = projections;
     undo.push(() => projections?.close());
     await settled(host, config.lease_ttl_ms * 2, log);
 

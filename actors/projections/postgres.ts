@@ -52,8 +52,12 @@ const codeOf = (error: unknown): string =>
 /** True for Postgres' error with this SQLSTATE. */
 export const isSqlState = (error: unknown, state: string): boolean => error instanceof postgres.PostgresError && error.code === state;
 
-/** Classes of SQLSTATE that speak of the server's condition, not of the statement (PostgreSQL documentation, appendix A). */
-const condition = /^(08|25P0[34]|28|3D|40|53|55P03|57|58)/;
+/** True, of a coded error, if the schema was not there yet: undefined table, invalid schema name. */
+export const isWithoutSchema = (error: unknown): boolean =>
+  error instanceof CodedError && (isSqlState(error.cause, '42P01') || isSqlState(error.cause, '3F000'));
+
+/** Classes of SQLSTATE that speak of the server's condition, a schema still to be made included, not of the statement (PostgreSQL documentation, appendix A). */
+const condition = /^(08|25P0[34]|28|3D|3F|40|42P01|53|55P03|57|58)/;
 
 /** Any error of a statement as ours: coded ones stay, a server that is not there is `upstream_unavailable`, the rest are bugs. */
 export const postgresError = (error: unknown): CodedError => {

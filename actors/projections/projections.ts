@@ -12,7 +12,7 @@ import { readCheckpoints, reset, type Positions } from './checkpoint.ts';
 import type { JournalSource } from './journal.ts';
 import { migrate, migrationsFolder, readMigrations } from './migrate.ts';
 import { Pause } from './pause.ts';
-import { answered, closePostgres, openPostgres, type Sql } from './postgres.ts';
+import { answered, closePostgres, isWithoutSchema, openPostgres, type Sql } from './postgres.ts';
 import type { Position, Projection } from './projection.ts';
 import { startRunner, type Runner } from './runner.ts';
 
@@ -74,8 +74,15 @@ export const startProjections = (options: ProjectionsOptions): Projections => {
     }
   };
 
-  const positionsOf = async (name: string): Promise<Positions> =>
-    new Map((await answered(readCheckpoints(pool, name))).map(({ stream, seq }) => [stream, seq]));
+  const positionsOf = async (name: string): Promise<Positions> => {
+    try {
+      return new Map((await answered(readCheckpoints(pool, name))).map(({ stream, seq }) => [stream, seq]));
+    } catch (error) {
+      // A new database: the first runner is about to make the schema.
+      if (isWithoutSchema(error)) return new Map();
+      throw error;
+    }
+  };
 
   /** The checkpoints as they are; those who ask at the same time share one look. */
   const look = (name: string): Promise<Positions> => {
