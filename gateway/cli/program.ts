@@ -13,6 +13,7 @@ import { runPipe } from './chat-pipe.ts';
 import { runTerminal } from './chat-terminal.ts';
 import { adviceFor, exitCodeOf, exitCodes, exitHelp, type ExitCode } from './exit.ts';
 import { replayIdleMs, runReplay } from './replay.ts';
+import { runSessions } from './sessions.ts';
 import { runStatus } from './status.ts';
 import { loadTarget, type Target } from './target.ts';
 import { createTransport, type Transport } from './transport.ts';
@@ -93,6 +94,11 @@ In the chat: /help, /attach <file>, /cancel, /quit; Ctrl-C cancels the running t
 
   command(program, 'status', 'Says whether gateway and daemon answer.')
     .action((options: Common) => connected(options, (target, transport) => runStatus(target, transport, options.json === true, world.stdout)));
+
+  command(program, 'sessions', 'Lists your sessions, newest first.')
+    .option('--limit <n>', 'sessions to list', number, limits.sessionListUsualMax)
+    .action((options: Common & { limit: number }) => connected(options, (target, transport) =>
+      runSessions(target, transport, { json: options.json === true, limit: options.limit }, world.stdout, world.stderr)));
 
   command(program, 'replay', 'Prints the whole stream of a session from event 1 and counts what is lost or repeated.')
     .argument('<sid>')

@@ -1,5 +1,5 @@
 /**
- * The edge's HTTP routes as a client calls them: create or resume a session, store an attachment, ask for health.
+ * The edge's HTTP routes as a client calls them: create, resume or list sessions, store an attachment, ask for health.
  *
  * Every call has a deadline. A refusal of the server arrives as `CodedError` with the server's code and message; a server
  * that cannot be reached as `upstream_unavailable`, one that does not answer in time as `deadline_exceeded`, an answer
@@ -7,7 +7,7 @@
  */
 import { CodedError, coded } from '../../contracts/errors.ts';
 import { limits } from '../../contracts/limits.ts';
-import type { ChatSession } from '../../contracts/session.ts';
+import type { ChatSession, SessionList, SessionSummary } from '../../contracts/session.ts';
 
 /** What is used of a fetch answer; satisfied by the DOM's and by undici's. */
 export interface EdgeAnswer {
@@ -33,6 +33,8 @@ export interface Edge {
   createSession(input: { userId: string; projectId: string; label?: string; model?: string }): Promise<ChatSession>;
   /** The caller's own session again; `session_not_found` for any other. */
   resumeSession(input: { userId: string; projectId: string; sid: string }): Promise<ChatSession>;
+  /** A page of the caller's own sessions, newest first. `limit` 1 to `limits.sessionListMax`. `upstream_unavailable` where there is no list now. */
+  listSessions(input?: { limit?: number; cursor?: string }): Promise<SessionList>;
   /** Stores at most `limits.attachmentMaxBytes`; `hash` is the `attachment_blob_ref` of a message. */
   putBlob(bytes: Uint8Array<ArrayBuffer>): Promise<{ hash: string; size: number }>;
   /** True while the gateway and its daemon answer. `upstream_unavailable` when the gateway does not. */
@@ -65,6 +67,27 @@ const readSession = (body: Fields): ChatSession => ({
   sid: text(body, 'sid'), agent_id: text(body, 'agent_id'), user_id: text(body, 'user_id'),
   project_id: text(body, 'project_id'), created_at_unix: whole(body, 'created_at_unix'),
 });
+
+const states = ['idle', 'running', 'waiting_approval'] as const;
+
+const readSummary = (value: unknown): SessionSummary => {
+  const body = fieldsOf(value);
+  const usage = fieldsOf(body['usage']);
+  const state = states.find((s) => s === body['state']);
+  if (state === undefined) throw coded('upstream_error', 'The answer lacks state.');
+  return {
+    sid: text(body, 'sid'), agent_id: text(body, 'agent_id'), project_id: text(body, 'project_id'), model: text(body, 'model'), state,
+    label: body['label'] === null ? null : text(body, 'label'),
+    created_at: text(body, 'created_at'), last_event_at: text(body, 'last_event_at'), turns: whole(body, 'turns'),
+    usage: { input_tokens: whole(usage, 'input_tokens'), output_tokens: whole(usage, 'output_tokens'), cost_cents: whole(usage, 'cost_cents') },
+  };
+};
+
+const readList = (body: Fields): SessionList => {
+  const { sessions, next_cursor: next, current } = body;
+  if (!Array.isArray(sessions) || typeof current !== 'boolean') throw coded('upstream_error', 'The answer lacks sessions.');
+  return { sessions: sessions.map(readSummary), next_cursor: next === null ? null : text(body, 'next_cursor'), current };
+};
 
 const refusalOf = (answer: EdgeAnswer, body: Fields): CodedError => {
   const { error, message, ...details } = body;
@@ -106,6 +129,13 @@ export const createEdge = (options: EdgeOptions): Edge => {
     }))),
     resumeSession: async ({ userId, projectId, sid }) =>
       readSession(await post('/v1/agent/create_session', json({ user_id: userId, project_id: projectId, resume_sid: sid }))),
+    listSessions: async ({ limit, cursor } = {}) => {
+      const query = new URLSearchParams({ ...(limit === undefined ? {} : { limit: String(limit) }), ...(cursor === undefined ? {} : { cursor }) }).toString();
+      const { answer, text: got } = await call('GET', query === '' ? '/v1/agent/sessions' : `/v1/agent/sessions?${query}`, true);
+      const fields = parsed(got);
+      if (answer.status !== 200) throw refusalOf(answer, fields);
+      return readList(fields);
+    },
     putBlob: async (bytes) => {
       if (bytes.length > limits.attachmentMaxBytes) {
         throw coded('payload_too_large', `An attachment may have ${limits.attachmentMaxBytes} bytes; this one has ${bytes.length}.`);

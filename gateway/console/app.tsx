@@ -1,10 +1,12 @@
 /** The page: header with the connection, the conversation, the composer; and the page without a token. */
 import type { VNode } from 'preact';
 import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks';
+import type { Edge } from '../client/edge.ts';
 import type { StreamState } from '../client/state.ts';
 import { Composer } from './composer.tsx';
 import { approvalsOf } from './conversation.ts';
 import { EntryView, Waiting } from './entry.tsx';
+import { Sessions } from './sessions.tsx';
 import type { Problem, Session, SessionState } from './session.ts';
 
 /** Pixels from the end within which the page keeps following what is said. */
@@ -37,7 +39,7 @@ const ProblemView = ({ problem, ended, onRetry, onNew, onSignOut }: {
   </div>
 );
 
-export const App = ({ session, state, userId, onSignOut }: { session: Session; state: SessionState; userId: string; onSignOut: () => void }): VNode => {
+export const App = ({ session, state, userId, edge, onSignOut }: { session: Session; state: SessionState; userId: string; edge: Edge; onSignOut: () => void }): VNode => {
   const [model, setModel] = useState('');
   const [following, setFollowing] = useState(true);
   const scroller = useRef<HTMLElement>(null);
@@ -96,6 +98,7 @@ export const App = ({ session, state, userId, onSignOut }: { session: Session; s
             <h2>Talk to an agent</h2>
             <p>Signed in as <strong>{userId}</strong>. Your first message makes a session. It survives restarts of this page, the gateway and the daemon, and what is said stays numbered from 1, so nothing can be lost unseen.</p>
             <label>Model <input value={model} placeholder="default" autocomplete="off" spellcheck={false} maxLength={128} onInput={(e) => { setModel(e.currentTarget.value.trim()); }} /></label>
+            <Sessions edge={edge} />
           </div>
         )}
         <div class="entries" role="log" aria-live="off">

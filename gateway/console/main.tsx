@@ -36,11 +36,12 @@ const start = (): void => {
   let drawn = 0;
   const draw = (): void => {
     drawn = 0;
-    render(<App session={session} state={session.state} userId={userId} onSignOut={signOut} />, root);
+    render(<App session={session} state={session.state} userId={userId} edge={edge} onSignOut={signOut} />, root);
   };
+  const edge = createEdge({ url: location.origin, token: () => token, fetch: (url, init) => fetch(url, init) });
   const session = new Session({
     url: location.origin, userId, token: () => token, WebSocket, storage: sessionStorage,
-    edge: createEdge({ url: location.origin, token: () => token, fetch: (url, init) => fetch(url, init) }),
+    edge,
     onSid: (sid) => {
       const url = sid === undefined ? location.pathname : `${location.pathname}?sid=${encodeURIComponent(sid)}`;
       // Also told while going back and forth, where the address is right already.

@@ -169,8 +169,24 @@ export class FakeEdge {
         const hash = `sha256:${createHash('sha256').update(body).digest('hex')}`;
         this.blobs.set(hash, body);
         this.#answer(response, 201, { hash, size: body.length });
-      } else if (path === '/v1/agent/create_session') this.#session(response, JSON.parse(body.toString()) as Record<string, string>);
+      } else if (path === '/v1/agent/sessions') this.#list(response, new URL(request.url ?? '/', 'https://edge').searchParams);
+      else if (path === '/v1/agent/create_session') this.#session(response, JSON.parse(body.toString()) as Record<string, string>);
       else this.#answer(response, 404, { error: 'not_found', message: 'There is nothing here.' });
+    });
+  }
+
+  /** Newest first; the cursor is how many came before. */
+  #list(response: ServerResponse, query: URLSearchParams): void {
+    const all = [...this.sessions.values()].toReversed();
+    const from = Number(query.get('cursor') ?? 0);
+    const to = from + Number(query.get('limit') ?? 50);
+    this.#answer(response, 200, {
+      sessions: all.slice(from, to).map(({ sid, model, log, running }) => ({
+        sid, agent_id: `agent-${sid}`, project_id: 'p', label: null, model: model ?? 'mock', state: running ? 'running' : 'idle',
+        created_at: '2026-01-02T03:04:05.000Z', last_event_at: '2026-01-02T03:04:06.000Z',
+        turns: log.filter(({ agent }) => agent === 'FINISH').length, usage,
+      })),
+      next_cursor: to < all.length ? String(to) : null, current: true,
     });
   }
 
