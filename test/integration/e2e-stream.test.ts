@@ -70,6 +70,8 @@ describe('e2e stream', () => {
     const visitor = await e.visitor();
     const { watcher } = await visitor.chat();
     const turns = [await watcher.turn('/slow 5 60'), await watcher.turn('/say grün → \u{1F7E2} "quoted" \\ end'), await watcher.turn('/long 3\n/length')];
+    const long = await watcher.turn('/long 30000');
+    assert.ok(textOf(long).length > 150_000 && textOf(long) === numbered(30_000), 'a long text comes whole');
     assert.deepEqual(turns.map(textOf), [numbered(60), 'grün → \u{1F7E2} "quoted" \\ end', numbered(3)]);
     assert.ok(only(turns[0] ?? [], 'TOKEN').length > 1, 'a slow reply comes in parts');
     for (const [i, events] of turns.entries()) {
@@ -158,6 +160,10 @@ describe('e2e stream', () => {
         assert.deepEqual(peeping.raw, ['{"kind":"closing","reason":"session_not_found"}']);
       }
     }
+    // One that nobody has watched yet: the first look at whose it is is another user's.
+    const { sid: unwatched } = await owner.create();
+    for (const other of others) closedWith(await other.watch(unwatched, { lastSeqNo: 0 }).closed(), 4010, 'session_not_found');
+    assert.equal(textOf(await owner.watch(unwatched).turn('/say untouched')), 'untouched');
     await watcher.turns(1);
     assert.equal(watcher.text, numbered(60));
     assert.deepEqual((await watcher.event('FINISH')).record.payload['finish_reason'], 'stop');
