@@ -75,7 +75,14 @@ const fold = (compiled: Compiled, core: Core, messages: readonly StoredMessage[]
   for (const m of messages) foldCommit(compiled, core, decodeCommit(m.data), m.seq, hashOf(m.data));
   return core;
 };
+/** A core whole, as bytes: the actor's state and the runtime's beside it, with its place in the journal. */
 const bytes = (compiled: Compiled, core: Core): string => Buffer.from(encodeSnapshot(encodeBody(compiled, core), core)).toString('utf8');
+
+/** The fold of all messages, as bytes. */
+export const foldedBytes = (address: ActorAddress, messages: readonly StoredMessage[]): string => {
+  const compiled = compiledOf(address.type);
+  return bytes(compiled, fold(compiled, emptyCore(compiled, address), messages));
+};
 
 /**
  * G6: the fold from zero, from the snapshot a host wrote and the tail, and from a snapshot taken after any commit and its tail are
@@ -84,7 +91,7 @@ const bytes = (compiled: Compiled, core: Core): string => Buffer.from(encodeSnap
 export const assertFoldsAlike = async (journals: Journals, address: ActorAddress, cuts: number): Promise<boolean> => {
   const compiled = compiledOf(address.type);
   const messages = await journals.messages(address);
-  const whole = bytes(compiled, fold(compiled, emptyCore(compiled, address), messages));
+  const whole = foldedBytes(address, messages);
   const from = (data: Uint8Array, what: string): void => {
     const core = decodeSnapshot(compiled, data);
     assert.ok(core !== undefined, `${address.key}: ${what} cannot be read`);
