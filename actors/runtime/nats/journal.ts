@@ -9,6 +9,7 @@
  *
  * Guarantees S1-S3 of `store.ts`. It does not interpret what it stores.
  */
+import type { Msg } from 'nats';
 import { coded, CodedError } from '../../../contracts/errors.ts';
 import { limits } from '../../../contracts/limits.ts';
 import { streams } from '../../../contracts/subjects.ts';
@@ -70,14 +71,15 @@ export const createNatsJournal = (lean: Lean, options: JournalOptions): Journal 
     throw coded('fenced');
   };
 
-  const attempt = async (subject: string, data: Uint8Array, expectedSeq: number): Promise<number> => {
-    const patient = patience(deadlineMs);
+  /** Tries until the outcome is known. `first`: the first try, which began `spentMs` ago. */
+  const attempt = async (subject: string, data: Uint8Array, expectedSeq: number, first: Promise<Msg>, spentMs: number): Promise<number> => {
+    const patient = patience(deadlineMs - spentMs);
     const headers = new HeaderLine(expectedHeader, expectedSeq);
     let ambiguous = false;
-    for (;;) {
+    for (let answer = first; ; answer = lean.request(subject, data, { headers, timeoutMs: Math.min(ackMs, Math.max(patient.left(), 1)) })) {
       let cause: unknown;
       try {
-        const ack = readAck(await lean.request(subject, data, { headers, timeoutMs: Math.min(ackMs, Math.max(patient.left(), 1)) }));
+        const ack = readAck(await answer);
         if (ack.stored) return ack.seq;
         if (ack.errCode === tooLargeCode) throw coded('commit_too_large');
         if (ack.fenced) {
@@ -99,17 +101,32 @@ export const createNatsJournal = (lean: Lean, options: JournalOptions): Journal 
     }
   };
 
-  const append = async (subject: string, data: Uint8Array, expectedSeq: number): Promise<number> => {
-    if (running >= appendsMax) await new Promise<void>((resolve) => { waiting.push(resolve); });
-    else running++;
-    try {
-      return await attempt(subject, data, expectedSeq);
-    } finally {
-      // The place passes to the next in line, so the count stays; it falls when nobody waits.
-      const next = waiting.shift();
-      if (next === undefined) running--;
-      else next();
+  /** The place passes to the next in line, so the count stays; it falls when nobody waits. */
+  const leave = (): void => {
+    const next = waiting.shift();
+    if (next === undefined) running--;
+    else next();
+  };
+
+  /** The usual outcome, stored at the first try, costs two promises; every other is `attempt`'s. */
+  const begin = (subject: string, data: Uint8Array, expectedSeq: number): Promise<number> => {
+    const first = lean.request(subject, data, { headers: new HeaderLine(expectedHeader, expectedSeq), timeoutMs: Math.min(ackMs, deadlineMs) });
+    const beganMs = performance.now();
+    const slow = (): Promise<number> => attempt(subject, data, expectedSeq, first, performance.now() - beganMs).finally(leave);
+    return first.then((message) => {
+      const ack = readAck(message);
+      if (!ack.stored) return slow();
+      leave();
+      return ack.seq;
+    }, slow);
+  };
+
+  const append = (subject: string, data: Uint8Array, expectedSeq: number): Promise<number> => {
+    if (running < appendsMax) {
+      running++;
+      return begin(subject, data, expectedSeq);
     }
+    return new Promise<void>((resolve) => { waiting.push(resolve); }).then(() => begin(subject, data, expectedSeq));
   };
 
   const firstFrom = async (subject: string, fromSeq: number): Promise<StoredMessage | undefined> => {

@@ -163,8 +163,8 @@ export const createLean = (nc: NatsConnection, options: LeanOptions = {}): Lean 
   };
   const subscription = nc.subscribe(`${prefix}*`, { callback: onReply });
 
-  const send = (token: number, unsent: Unsent): void => {
-    nc.publish(unsent.subject, unsent.data, publishOptions(unsent.headers, prefix + token.toString(36)));
+  const send = (token: number, subject: string, data: Uint8Array | string, headers: MsgHdrs | undefined): void => {
+    nc.publish(subject, data, publishOptions(headers, prefix + token.toString(36)));
   };
   const onDown = (): void => {
     if (state !== 'up') return;
@@ -179,7 +179,7 @@ export const createLean = (nc: NatsConnection, options: LeanOptions = {}): Lean 
       if (unsent === undefined) continue;
       entry.unsent = undefined;
       try {
-        send(token, unsent);
+        send(token, unsent.subject, unsent.data, unsent.headers);
       } catch (error) {
         take(token)?.reject(sendFault(error));
       }
@@ -226,7 +226,6 @@ export const createLean = (nc: NatsConnection, options: LeanOptions = {}): Lean 
     if (signal?.aborted === true) return Promise.reject(coded('aborted'));
     return new Promise<Msg>((resolve, reject) => {
       const token = ++lastToken;
-      const unsent = { subject, data, headers: request.headers };
       let unlisten: (() => void) | undefined;
       if (signal !== undefined) {
         const onAbort = (): void => { take(token)?.reject(coded('aborted')); };
@@ -236,12 +235,13 @@ export const createLean = (nc: NatsConnection, options: LeanOptions = {}): Lean 
       const now = performance.now();
       const deadlineAt = now + request.timeoutMs;
       pending.set(token, {
-        deadlineAt, timeoutMs: request.timeoutMs, resolve, reject, many, unlisten, unsent: state === 'up' ? undefined : unsent,
+        deadlineAt, timeoutMs: request.timeoutMs, resolve, reject, many, unlisten,
+        unsent: state === 'up' ? undefined : { subject, data, headers: request.headers },
       });
       arm(deadlineAt, now);
       if (state !== 'up') return;
       try {
-        send(token, unsent);
+        send(token, subject, data, request.headers);
       } catch (error) {
         take(token)?.reject(sendFault(error));
       }
