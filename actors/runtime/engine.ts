@@ -129,7 +129,7 @@ class LocalEngine implements Engine {
       log,
       alarms: new Alarms(() => clock.monotonic(), arm),
       counts: this.#counts,
-      snapshotTypes: { checked: new Set(), refused: new Set() },
+      snapshotTypes: { refused: new Set() },
       owns: (partition, epoch) => this.#state !== 'closed' && this.#owned.get(partition) === epoch && clock.monotonic() < this.#lease,
       kick: (activation) => { this.#kick(activation); },
       admit: (start) => { this.#admit(start); },
@@ -223,6 +223,8 @@ class LocalEngine implements Engine {
   }
 
   leaseUntil(monotonicMs: number): void {
+    // It ran out before its alarm did (the process stood still): what began meanwhile was dropped, so nothing may go on as if it had not.
+    if (this.#activations.size > 0 && this.#clock.monotonic() >= this.#lease) this.#expire();
     this.#lease = monotonicMs;
     this.#site.alarms.cancel(this.#leaseAlarm);
     this.#leaseAlarm = Number.isFinite(monotonicMs) ? this.#site.alarms.set(monotonicMs, () => { this.#expire(); }) : undefined;

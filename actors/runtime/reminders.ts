@@ -78,6 +78,12 @@ export class ReminderIndex {
     }
   }
 
+  /** A write failed and may yet have happened: what the index holds is not known any more. */
+  doubt(key: string): void {
+    const entry = this.#entries.get(key);
+    if (entry !== undefined) entry.at = Number.POSITIVE_INFINITY;
+  }
+
   async delete(key: string, self: ActorAddress, partition: number): Promise<void> {
     await this.#options.store.delete(reminderSubject(partition, self));
     this.#drop(key);

@@ -56,8 +56,8 @@ export interface Site {
   /** On the monotonic clock. */
   readonly alarms: Alarms;
   readonly counts: Counts;
-  /** Types whose state JSON would change: they are never snapshotted (logged once). `checked` types are known to be good. */
-  readonly snapshotTypes: { readonly checked: Set<string>; readonly refused: Set<string> };
+  /** Types whose state JSON would change: they are snapshotted no more (logged once). */
+  readonly snapshotTypes: { readonly refused: Set<string> };
   /** Whether the host may commit for the partition under the epoch: held, and the lease is good. */
   owns(partition: number, epoch: number): boolean;
   /** Runs the activation's `pump` at the end of the current task, once. */

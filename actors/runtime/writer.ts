@@ -274,6 +274,7 @@ export class Writer {
     const write = due === undefined ? reminders.delete(key, self, partition) : reminders.put(key, self, partition, due);
     write.catch((error: unknown) => {
       log.warn({ ...nameOf(self), err: error }, 'reminder index not written; the actor may be woken needlessly');
+      reminders.doubt(key);
       if (due !== undefined && !this.#owner.gone) reminders.expect(key, self, partition, due);
     }).finally(() => {
       this.#busy = false;
@@ -293,17 +294,15 @@ export class Writer {
   }
 
   #snapshotBody(): string | undefined {
-    const { checked, refused } = this.#site.snapshotTypes;
+    const { refused } = this.#site.snapshotTypes;
     const { compiled, self } = this.#owner;
     if (refused.has(compiled.type)) return undefined;
-    if (!checked.has(compiled.type)) {
-      checked.add(compiled.type);
-      const fault = jsonFault(this.core.state);
-      if (fault !== undefined) {
-        refused.add(compiled.type);
-        this.#site.log.error({ ...nameOf(self), fault }, 'state is not JSON: actors of this type are not snapshotted');
-        return undefined;
-      }
+    // Each time: a state may hold what JSON cannot only later on, or only in one actor of the type.
+    const fault = jsonFault(this.core.state);
+    if (fault !== undefined) {
+      refused.add(compiled.type);
+      this.#site.log.error({ ...nameOf(self), fault }, 'state is not JSON: actors of this type are not snapshotted');
+      return undefined;
     }
     this.core.unsaved = 0;
     return encodeBody(compiled, this.core);
