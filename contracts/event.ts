@@ -66,6 +66,6 @@ export const runtimeKinds = {
   reminderSet: '$reminder.set',
   /** {name} a reminder fired or was forgotten. */
   reminderGone: '$reminder.gone',
-  /** {id, output?} a message with an id was handled; a repeat gets `output` and changes nothing. */
+  /** {id, command, output?} a message with an id was handled; a repeat gets `output` and changes nothing, another command under the id is refused. */
   handled: '$handled',
 } as const;

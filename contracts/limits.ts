@@ -106,6 +106,8 @@ export const limits = {
   // --- actors ------------------------------------------------------------------------------------------------------
   /** Messages waiting in one actor's mailbox (definition `mailboxMax`). More: `mailbox_full` (429). */
   mailboxMax: 1_024,
+  /** Further messages of the actor's own effects and timers that wait in a full mailbox. More: `mailbox_full`. */
+  mailboxOwnMax: 256,
   /** Turns whose events go into one commit; the rest form the next. */
   commitTurnsMax: 256,
   /** Bytes of one commit. A turn that alone exceeds it is refused with `commit_too_large`. NATS' default payload is 1 MiB. */
@@ -359,6 +361,8 @@ export const limits = {
   hubCreationCommitsMax: 256,
   /** Bytes of credit a stream needs before a replay goes on for it: a trickle of credit must not cost a read each. */
   hubResumeBytes: 64 * 1024,
+  /** Bytes of neighbouring commits that a replay puts into one data frame; a single larger commit is a frame of its own. */
+  hubGroupBytes: 32 * 1024,
   /** Commits read from the journal in one go for a replay. */
   replayBatchCommits: 256,
 

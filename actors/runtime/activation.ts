@@ -107,7 +107,9 @@ export class Activation implements EffectOwner, WriterOwner, InternalTurns, Resi
     this.site.touched(this);
     this.#leaving = false;
     if (this.stopping) return Promise.reject(this.#stop?.error ?? coded('not_owner'));
-    if (this.#waiting >= this.compiled.spec.mailboxMax) return Promise.reject(coded('mailbox_full'));
+    // What the actor's own effects and timers have to say must not be shut out by callers.
+    const max = this.compiled.spec.mailboxMax + (message.principal.kind === 'self' ? limits.mailboxOwnMax : 0);
+    if (this.#waiting >= max) return Promise.reject(coded('mailbox_full'));
     if (this.#room && this.#mailbox === undefined) return this.#command(message, command, input);
     return new Promise((resolve, reject) => {
       this.#enqueue({ kind: 'command', message, command, input, resolve, reject });
@@ -231,6 +233,9 @@ export class Activation implements EffectOwner, WriterOwner, InternalTurns, Resi
     const { id } = message;
     if (id !== undefined) {
       const handled = handledBefore(writer.core.handled, id, this.site.clock.now());
+      if (handled?.command !== undefined && handled.command !== message.command) {
+        return writer.answer(coded('conflict', 'The message id was used for another command.'), true, message.deadlineAt);
+      }
       if (handled !== undefined) return writer.answer(handled.output, false, message.deadlineAt);
     }
     const turn = this.#turn(message.principal, writer);
@@ -240,7 +245,7 @@ export class Activation implements EffectOwner, WriterOwner, InternalTurns, Resi
       const parsed = command.output.safeParse(command.handle(turn, input));
       if (!parsed.success) throw new TypeError(`${this.compiled.type}: the output of ${message.command} does not match its schema`, { cause: parsed.error });
       output = parsed.data;
-      if (id !== undefined) turn.record(runtimeKinds.handled, output === undefined ? { id } : { id, output });
+      if (id !== undefined) turn.record(runtimeKinds.handled, { id, command: message.command, ...(output === undefined ? {} : { output }) });
       writer.absorb(turn);
     } catch (error) {
       turn.end();
@@ -252,8 +257,8 @@ export class Activation implements EffectOwner, WriterOwner, InternalTurns, Resi
     return writer.answer(output, false, message.deadlineAt);
   }
 
-  /** A turn without a caller. Gives whether it happened; a refusal is logged and `declined`. */
-  run(what: string, handler: (turn: ActiveTurn) => void): 'done' | 'declined' | 'bug' {
+  /** A turn without a caller. Gives whether it happened; a refusal is logged and given back. */
+  run(what: string, handler: (turn: ActiveTurn) => void): 'done' | 'bug' | CodedError {
     const writer = this.#ready;
     const turn = this.#turn(self, writer);
     this.#inTurn = true;
@@ -265,7 +270,7 @@ export class Activation implements EffectOwner, WriterOwner, InternalTurns, Resi
       turn.end();
       if (error instanceof CodedError) {
         this.site.log.warn({ ...nameOf(this.self), turn: what, code: error.code, reason: error.message }, 'turn refused');
-        return 'declined';
+        return error;
       }
       this.#bug(error, what);
       return 'bug';

@@ -12,6 +12,8 @@ export interface Handled {
   readonly at: number;
   /** The turn's output; undefined if it had none. */
   readonly output: unknown;
+  /** The command it was an id of; absent in journals older than the field. */
+  readonly command?: string | undefined;
 }
 
 /** Ids in the order they were handled. */

@@ -83,7 +83,10 @@ export interface EffectSpec<State, T, I extends z.ZodType, O extends z.ZodType> 
   readonly run: (context: EffectContext<State>, input: z.output<I>) => Promise<z.output<O>>;
   /** For `once: 'lookup'`: what became of the effect; undefined = it never happened, run it. */
   readonly lookup?: (context: EffectContext<State>, input: z.output<I>) => Promise<Outcome<z.output<O>> | undefined>;
-  /** The turn that takes the outcome; its events are committed together with the effect's end. */
+  /**
+   * The turn that takes the outcome; its events are committed together with the effect's end. If they are too much for a commit (or
+   * too many effects or reminders), it is called again with a failure of that code (`commit_too_large`, `overloaded`, …).
+   */
   readonly done: (turn: T, outcome: Outcome<z.output<O>>, input: z.output<I>) => void;
 }
 /** The part of an effect that callers see. */

@@ -95,7 +95,8 @@ export const foldRuntime = (core: Core, event: StoredEvent, at: number): void =>
     }
     case runtimeKinds.handled: {
       core.handled ??= new Map();
-      remember(core.handled, text(d['id']), { at, output: d['output'] });
+      const { command } = d;
+      remember(core.handled, text(d['id']), { at, output: d['output'], command: typeof command === 'string' ? command : undefined });
       return;
     }
     default:

@@ -2,11 +2,12 @@
  * Turns without a caller: an effect's outcome, a reminder. Nobody can be told that they failed, so each has a way out.
  *
  * Guarantees: the handler's events are committed together with the effect's end (the reminder's going). A handler that
- * refuses loses its events and the effect ends all the same, logged; one that ends in a bug is run again after the restart,
+ * refuses loses its events and the effect ends all the same, logged; an outcome that the runtime's bounds refuse (too large a
+ * commit, too many effects) is told once more as a failure with that code; a handler that ends in a bug is run again after the restart,
  * `limits.poisonTriesMax` times, then it is given up, logged.
  */
 import { randomUUID } from 'node:crypto';
-import { coded, type CodedError } from '../../contracts/errors.ts';
+import { coded, CodedError } from '../../contracts/errors.ts';
 import { runtimeKinds } from '../../contracts/event.ts';
 import { limits } from '../../contracts/limits.ts';
 import type { ActorAddress } from '../../contracts/subjects.ts';
@@ -23,8 +24,8 @@ export interface InternalTurns {
   readonly compiled: Compiled;
   readonly core: Core;
   readonly site: Site;
-  /** Runs a turn as the actor itself. `declined`: it threw a coded error; `bug`: the activation will restart. */
-  run(what: string, handler: (turn: ActiveTurn) => void): 'done' | 'declined' | 'bug';
+  /** Runs a turn as the actor itself. Gives the coded error it threw; `bug`: the activation will restart. */
+  run(what: string, handler: (turn: ActiveTurn) => void): 'done' | 'bug' | CodedError;
 }
 
 /** Logs a bug under a new correlation id and gives what its caller is told. */
@@ -47,6 +48,9 @@ const given = (turns: InternalTurns, tries: number): boolean => {
   return true;
 };
 
+/** What a turn is refused with when its events or intents are too much. */
+const bounds: ReadonlySet<string> = new Set(['commit_too_large', 'overloaded', 'too_many_reminders']);
+
 /** Gives the item to put back, if the handler has to be run again. */
 export const endEffect = (turns: InternalTurns, id: string, outcome: Outcome<unknown>, tries: number): Item[] => {
   const intent = turns.core.effects?.get(id);
@@ -59,11 +63,14 @@ export const endEffect = (turns: InternalTurns, id: string, outcome: Outcome<unk
     turns.run(`end of ${intent.name}`, end);
     return [];
   }
-  const done = turns.run(`done of ${intent.name}`, (turn) => {
+  const take = (taken: Outcome<unknown>): 'done' | 'bug' | CodedError => turns.run(`done of ${intent.name}`, (turn) => {
     end(turn);
-    spec.done(turn, outcome, spec.input.parse(intent.input));
+    spec.done(turn, taken, spec.input.parse(intent.input));
   });
-  if (done === 'declined') turns.run(`end of ${intent.name}`, end);
+  let done = take(outcome);
+  // Our bounds refused it, not the handler: it is told, else whoever waits for the outcome would wait for ever.
+  if (outcome.ok && done instanceof CodedError && bounds.has(done.code)) done = take({ ok: false, code: done.code, message: done.message });
+  if (done instanceof CodedError) turns.run(`end of ${intent.name}`, end);
   return done === 'bug' ? [{ kind: 'outcome', id, outcome, tries: tries + 1 }] : [];
 };
 
@@ -83,6 +90,6 @@ export const fireReminder = (turns: InternalTurns, name: string, tries: number):
     gone(turn);
     handler(turn);
   });
-  if (done === 'declined') turns.run(`end of reminder ${name}`, gone);
+  if (done instanceof CodedError) turns.run(`end of reminder ${name}`, gone);
   return done === 'bug' ? [{ kind: 'reminder', name, tries: tries + 1 }] : [];
 };

@@ -78,6 +78,7 @@ export const recover = async (input: RecoveryInput): Promise<{ core: Core; openi
     input.site.journal.last(subject),
     input.site.snapshots.get(snapshotSubject(input.actor.partition, input.actor.self)),
   ]);
+  if (found === undefined && snapshot !== undefined) throw coded('journal_unreadable', 'There is a snapshot of a journal that is gone.');
   if (found === undefined) return { core: emptyCore(input.actor.compiled, input.actor.self), opening: epochEvent(input, '') };
   let last = found;
   let base = snapshot === undefined ? undefined : decodeSnapshot(input.actor.compiled, snapshot.data);

@@ -25,7 +25,7 @@ const stored = z.strictObject({
   state: z.unknown(),
   effects: z.array(z.tuple([z.string(), z.strictObject({ name: z.string(), input: z.unknown(), attempt: count, aborted: z.boolean() })])),
   reminders: z.array(z.tuple([z.string(), z.number()])),
-  handled: z.array(z.tuple([z.string(), z.strictObject({ at: z.number(), output: z.unknown().optional() })])),
+  handled: z.array(z.tuple([z.string(), z.strictObject({ at: z.number(), output: z.unknown().optional(), command: z.string().optional() })])),
 });
 
 /** The core without its place in the journal, encoded while it is exactly what the commit under way will leave. */
@@ -70,7 +70,7 @@ export const decodeSnapshot = (compiled: Compiled, data: Uint8Array): Core | und
   core.id = s.id;
   if (s.effects.length > 0) core.effects = new Map(s.effects.map(([id, { input, ...intent }]) => [id, { ...intent, input }]));
   if (s.reminders.length > 0) core.reminders = new Map(s.reminders);
-  if (s.handled.length > 0) core.handled = new Map(s.handled.map(([id, { at, output }]) => [id, { at, output }]));
+  if (s.handled.length > 0) core.handled = new Map(s.handled.map(([id, { at, output, command }]) => [id, { at, output, command }]));
   return core;
 };
 

@@ -93,6 +93,37 @@ test('engine schedules - a state that JSON cannot hold only later on is not snap
   next.engine.close();
 });
 
+test('engine schedules - a full mailbox does not refuse the actor\'s own effect', async () => {
+  const cluster = createCluster();
+  const { runs, definition } = createWork();
+  const host = createHost(cluster, { definitions: [definition] });
+  await host.ask(address, 'start');
+  await settle(cluster);
+  const run = runs[0];
+  assert.ok(run !== undefined);
+  cluster.stores.journal.faults.hold();
+  const flood = Array.from({ length: limits.mailboxMax }, () => host.ask(address, 'note', { text: 'x' }));
+  assert.equal(await codeOf(host.ask(address, 'note', { text: 'one too many' })), 'mailbox_full');
+  const own = run.context.call('note', { text: 'own' });
+  cluster.stores.journal.faults.release();
+  await Promise.all([...flood, own]);
+  assert.equal((await host.ask(address, 'read') as { notes: number }).notes, limits.mailboxMax + 1);
+  host.engine.close();
+});
+
+test('engine schedules - an outcome whose turn does not fit into a commit is told as a failure', async () => {
+  const cluster = createCluster();
+  const { runs, definition } = createWork();
+  const host = createHost(cluster, { definitions: [definition] });
+  await host.ask(address, 'start');
+  await settle(cluster);
+  runs[0]?.finish('x'.repeat(limits.commitMaxBytes / 2));
+  await settle(cluster);
+  assert.deepEqual(domainOf(cluster, address), ['noted {"text":"commit_too_large"}']);
+  assert.equal(eventsOf(cluster, address).filter((event) => event.k === '$effect.ended').length, 1);
+  host.engine.close();
+});
+
 test('engine schedules - a reminder set after a delete of the index whose answer was lost survives a crash', async () => {
   const cluster = createCluster();
   const { definition } = createWork();
@@ -146,5 +177,27 @@ test('engine schedules - a reminder set before one whose write of the index may 
   await cluster.clock.advance(30_000);
   await settle(cluster);
   assert.deepEqual(domainOf(cluster, address), ['noted {"text":"reminded"}']);
+  next.engine.close();
+});
+
+test('engine schedules - an id that answered one command is no answer to another', async () => {
+  const cluster = createCluster();
+  const { definition } = createWork();
+  const host = createHost(cluster, { definitions: [definition] });
+  await host.ask(address, 'note', { text: 'a' }, { id: 'k' });
+  assert.equal(await codeOf(host.ask(address, 'read', {}, { id: 'k' })), 'conflict');
+  host.engine.close();
+});
+
+test('engine schedules - a journal that is gone although there is a snapshot of it is not taken for a new actor', async () => {
+  const cluster = createCluster();
+  const { definition } = createWork();
+  const host = createHost(cluster, { definitions: [definition] });
+  for (let i = 0; i < limits.snapshotEvery + 1; i++) await host.ask(address, 'note', { text: 'x' });
+  await host.engine.drain();
+  assert.ok(await cluster.stores.snapshots.get(snapshotKey(address)) !== undefined);
+  const empty = createCluster();
+  const next = createHost({ ...empty, stores: { ...empty.stores, snapshots: cluster.stores.snapshots } }, { definitions: [definition], epoch: 2 });
+  assert.equal(await codeOf(next.ask(address, 'read')), 'journal_unreadable');
   next.engine.close();
 });
