@@ -20,6 +20,8 @@ export interface ProcessOptions {
   readonly args: readonly string[];
   readonly env?: Readonly<Record<string, string>>;
   readonly as?: { readonly uid: number; readonly gid: number };
+  /** Gets every line of output as it is written; `lines()` keeps the last only. */
+  readonly onLine?: (line: string) => void;
   /** One look whether it serves. */
   readonly probe: () => Promise<boolean>;
 }
@@ -65,6 +67,7 @@ export const testProcess = (options: ProcessOptions): TestProcess => {
     output.push(line);
     if (output.length > keptLines) output.shift();
     for (const watch of watchers) watch(line);
+    options.onLine?.(line);
   };
   const alive = (): ChildProcess => {
     if (child === undefined) throw new Error(`${options.name} is down`);

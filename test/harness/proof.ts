@@ -34,8 +34,8 @@ export interface Journals {
 }
 
 /** Reads actors' journals straight from NATS. */
-export const openJournals = async (url: string, partitions: number = limits.partitions): Promise<Journals> => {
-  const nc = await connectNats({ url, name: 'proof' });
+export const openJournals = async (url: string, partitions: number = limits.partitions, login: { readonly user?: string; readonly password?: string } = {}): Promise<Journals> => {
+  const nc = await connectNats({ url, name: 'proof', ...login });
   const { journal, snapshots, lean } = createNatsStores(nc, { partitions, journalStreams: 1, replicas: 1 });
   const messages = async (address: ActorAddress): Promise<StoredMessage[]> => {
     const subject = journalSubject(partitionOf(address, partitions), address);

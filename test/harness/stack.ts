@@ -37,6 +37,10 @@ export interface StackOptions {
   /** Tier 1 tokens are checked against this JWKS; default: HS256 with the stack's development secret. */
   readonly jwksUrl?: string;
   readonly sync?: 'always';
+  /** Further lines of nats-server configuration. */
+  readonly natsConfig?: string;
+  /** Gets every line of every process as it is written. */
+  readonly onLine?: (process: string, line: string) => void;
   /** Further keys, or other values, of each configuration. */
   readonly daemon?: Partial<DaemonInput> | ((index: number) => Partial<DaemonInput>);
   readonly gateway?: Partial<GatewayInput> | ((index: number) => Partial<GatewayInput>);
@@ -109,7 +113,7 @@ export const startStack = async (scope: TestScope | undefined, options: StackOpt
     await mkdir(socketFolder, { mode: 0o700 });
     const write = (name: string, content: string): Promise<void> => writeFile(file(name), content, { mode: 0o600 });
     const [server, certificate] = await Promise.all([
-      startNats(options.sync === undefined ? {} : { sync: options.sync }).then((started) => { nats = started; return started; }),
+      startNats({ ...(options.sync === undefined ? {} : { sync: options.sync }), ...(options.natsConfig === undefined ? {} : { config: options.natsConfig }) }).then((started) => { nats = started; return started; }),
       ensureCertificate(folder),
       write('dev-secret', devSecret),
       write('master.key', randomBytes(32).toString('base64')),
@@ -130,7 +134,7 @@ export const startStack = async (scope: TestScope | undefined, options: StackOpt
         ...settings(options.daemon, index),
       });
       const daemon = testProcess({
-        name: `daemon-${index}`, args: [join(root, 'actors', 'daemon', 'main.ts'), '--config', config], probe: () => socketAccepts(socketPath),
+        name: `daemon-${index}`, onLine: (line) => options.onLine?.(`daemon-${index}`, line), args: [join(root, 'actors', 'daemon', 'main.ts'), '--config', config], probe: () => socketAccepts(socketPath),
       });
       processes.push(daemon);
       return Object.defineProperties(daemon, Object.getOwnPropertyDescriptors({ host, socketPath })) as DaemonProcess;
@@ -156,7 +160,7 @@ export const startStack = async (scope: TestScope | undefined, options: StackOpt
         ...settings(options.gateway, index),
       });
       const gateway = testProcess({
-        name: `gateway-${index}`, args: [join(root, 'gateway', 'main.ts'), '--config', config], probe: async () => await gatewayReady(opsPort) && gatewayHealthy(port, certificate.caPath),
+        name: `gateway-${index}`, onLine: (line) => options.onLine?.(`gateway-${index}`, line), args: [join(root, 'gateway', 'main.ts'), '--config', config], probe: async () => await gatewayReady(opsPort) && gatewayHealthy(port, certificate.caPath),
       });
       processes.push(gateway);
       gateways.push(Object.defineProperties(gateway, Object.getOwnPropertyDescriptors({
