@@ -20,7 +20,7 @@ import { callEdge, openSocket, type CallOptions, type Reply, type SocketOptions 
 import { startStack, type GatewayProcess, type StackOptions, type TestScope, type TestStack } from './stack.ts';
 
 /** Milliseconds after which a wait is given up: far more than any wait of these tests needs. */
-const waitMs = 30_000;
+const waitMs = 60_000;
 
 /** Gateway limits that no test meets by accident. */
 export const wideLimits = { per_user_capacity: 100_000, per_user_refill_per_sec: 1_000, per_ip_capacity: 100_000, per_ip_refill_per_sec: 1_000 } as const;
@@ -113,6 +113,11 @@ export class Watcher {
   /** Resolves when so many turns have ended. */
   turns(count: number): Promise<void> {
     return this.until(() => this.ended >= count, `${count} turns to end`);
+  }
+
+  /** Resolves when a turn has ended that an earlier watcher of the same session may have seen end. */
+  afterwards(earlier: Watcher, count: number): Promise<void> {
+    return this.until(() => earlier.ended + this.ended >= count, `${count} turns to end`);
   }
 
   /** Resolves with the `nth` event of a kind, from 1. */

@@ -38,7 +38,7 @@ describe('e2e boundary', () => {
     const visitor = await e.visitor();
     const { sid, watcher } = await visitor.chat();
     await watcher.turn('/say before\n/tool clock');
-    watcher.say('/slow 5 120');
+    watcher.say('/slow 10 200');
     watcher.say('/approve the plan');
     const said = watcher.text.length;
     await watcher.until(() => watcher.text.length > said, 'the second turn');
@@ -57,7 +57,7 @@ describe('e2e boundary', () => {
     const whole = visitor.watch(sid, { lastSeqNo: 0 });
     await whole.turns(3);
     assert.deepEqual(whole.events, parts);
-    assert.ok(whole.text.includes(numbered(120)));
+    assert.ok(whole.text.includes(numbered(200)));
     const resumed = await visitor.call(createPath, { body: { user_id: visitor.sub, project_id: 'p', resume_sid: sid } });
     assert.equal(resumed.status, 200);
   });
@@ -65,16 +65,17 @@ describe('e2e boundary', () => {
   test('e2e boundary - a stream goes on at another gateway process with sid and last_seq_no, nothing lost or repeated [UDS-002]', async () => {
     const visitor = await e.visitor();
     const { sid, watcher } = await visitor.chat();
-    watcher.say('/slow 4 200');
+    watcher.say('/slow 10 200');
     await watcher.event('TOKEN');
     await first.kill('SIGKILL');
     await watcher.closed();
     const other = visitor.watch(sid, { lastSeqNo: watcher.last ?? 0, gateway: hasty });
     await other.until(() => other.events.length >= 5, 'some events');
     // Back again, while the second one is still there: each sees the rest.
-    await first.start();
-    const back = visitor.watch(sid, { lastSeqNo: other.last ?? 0 });
     const until = other.events.length;
+    const position = other.last ?? 0;
+    await first.start();
+    const back = visitor.watch(sid, { lastSeqNo: position });
     await Promise.all([other.turns(1), back.turns(1)]);
     const events = [...watcher.events, ...other.events];
     assert.deepEqual(events.map((event) => event.seq_no), events.map((_, i) => i + 1));

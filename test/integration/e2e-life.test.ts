@@ -10,8 +10,8 @@ import type { GatewayProcess } from '../harness/stack.ts';
 
 describe('e2e life', () => {
   let e: EndToEnd;
-  /** A quick heartbeat; narrow rate limits; little patience with slow readers and the default number of sockets. */
-  let quick: GatewayProcess;
+  /** Wide limits; narrow rate limits and a quick heartbeat; little patience with slow readers and the default number of sockets. */
+  let wide: GatewayProcess;
   let narrow: GatewayProcess;
   let plain: GatewayProcess;
 
@@ -20,14 +20,14 @@ describe('e2e life', () => {
       gateways: 3,
       daemon: { session_idle_ms: 1_000 },
       gateway: (index) => [
-        { heartbeat_ms: 100, limits: { ...wideLimits, sockets_per_user: 1_000 } },
-        { limits: { ...wideLimits, per_user_capacity: 6, per_user_refill_per_sec: 0.001 } },
+        { limits: { ...wideLimits, sockets_per_user: 1_000 } },
+        { heartbeat_ms: 300, limits: { ...wideLimits, per_user_capacity: 6, per_user_refill_per_sec: 0.001 } },
         { slow_consumer_ms: 300, limits: wideLimits },
       ][index] ?? {},
     });
     const [first, second, third] = e.stack.gateways;
     assert.ok(first !== undefined && second !== undefined && third !== undefined);
-    [quick, narrow, plain] = [first, second, third];
+    [wide, narrow, plain] = [first, second, third];
   });
   afterEach((t) => e.blame(t));
   after(() => e.stop());
@@ -44,11 +44,11 @@ describe('e2e life', () => {
 
   test('e2e life - the server pings; who answers stays beyond three intervals, who does not is closed with 1002 [WSS-036] [WSS-037] [WSS-038] [WSS-039]', async () => {
     const visitor = await e.visitor();
-    const { sid, watcher } = await visitor.chat();
-    const mute = visitor.watch(sid, { autoPong: false });
+    const { sid, watcher } = await visitor.chat({ gateway: narrow });
+    const mute = visitor.watch(sid, { autoPong: false, gateway: narrow });
     closedWith(await mute.closed(), 1002, 'protocol_error:missed_pongs');
     assert.equal(mute.pings, 3);
-    await watcher.until(() => watcher.pings >= 8, 'eight pings');
+    await watcher.until(() => watcher.pings >= 6, 'six pings');
     await watcher.roundTrip(7);
     assert.equal(textOf(await watcher.turn('/say still here')), 'still here');
   });
@@ -151,7 +151,7 @@ describe('e2e life', () => {
     const eleventh = visitor.watch(sid, { gateway: plain });
     eleventh.opened.catch(() => undefined);
     assert.equal((await refusal(eleventh.socket)).status, 429);
-    await visitor.watch(sid, { gateway: quick }).opened;
+    await visitor.watch(sid, { gateway: wide }).opened;
     const stranger = await e.visitor();
     await stranger.watch((await stranger.create()).sid, { gateway: plain }).opened;
     await watchers[3]?.leave();
@@ -190,7 +190,7 @@ describe('e2e life', () => {
     await Promise.all(e.stack.gateways.map((gateway) => gateway.ready()));
     for (const { sid, watcher } of chats) {
       const back = visitor.watch(sid, { lastSeqNo: watcher.last ?? 0 });
-      await back.turns(1);
+      await back.afterwards(watcher, 1);
       assert.equal(watcher.text + back.text, numbered(120));
     }
   });
@@ -210,7 +210,7 @@ describe('e2e life', () => {
     await drained;
     admin.close();
     assert.equal(watcher.ended, 0);
-    const back = visitor.watch(sid, { lastSeqNo: watcher.last ?? 0, gateway: quick });
+    const back = visitor.watch(sid, { lastSeqNo: watcher.last ?? 0, gateway: wide });
     await back.turns(1);
     assert.equal(watcher.text + back.text, numbered(300));
   });

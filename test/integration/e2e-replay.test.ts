@@ -140,7 +140,7 @@ describe('e2e replay', () => {
     await watcher.event('TOKEN');
     await watcher.leave();
     const back = visitor.watch(sid, { lastSeqNo: watcher.last ?? 0 });
-    await back.turns(2);
+    await back.afterwards(watcher, 2);
     const all = [...watcher.events, ...back.events];
     assert.deepEqual(all.map((event) => event.seq_no), all.map((_, i) => i + 1));
     assert.equal(textOf(all.slice(0, all.findIndex(isEnd))), numbered(100));
