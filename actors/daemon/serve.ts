@@ -100,7 +100,7 @@ const bodyOf = (call: Call): unknown => {
     return body;
   }
   if (route.body === undefined) {
-    if (route.query === undefined) return undefined;
+    if (route.query === undefined || route.serve.by === 'stream') return undefined;
     if (body.length > limits.headMaxBytes) throw coded('payload_too_large');
     return parseValue(route.query, parseJson(body.toString('utf8')));
   }

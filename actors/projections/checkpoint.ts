@@ -21,11 +21,27 @@ export const readCheckpoints = async (sql: Sql | TransactionSql, name: string): 
   return rows.map((row) => ({ stream: row.stream, created: row.stream_created, seq: Number(row.seq) }));
 };
 
-/** Makes the checkpoints of streams that have none. */
-export const addCheckpoints = async (sql: Sql, name: string, streams: readonly { readonly stream: string; readonly created: string }[]): Promise<void> => {
+export type StreamIdentity = Pick<Checkpoint, 'stream' | 'created'>;
+
+const addCheckpoints = async (tx: TransactionSql, name: string, streams: readonly StreamIdentity[]): Promise<void> => {
   for (const { stream, created } of streams) {
-    await sql`insert into troupe.projection_checkpoints (projection, stream, stream_created, seq) values (${name}, ${stream}, ${created}, 0) on conflict do nothing`;
+    await tx`insert into troupe.projection_checkpoints (projection, stream, stream_created, seq) values (${name}, ${stream}, ${created}, 0)`;
   }
+};
+
+/** Begins a projection anew: no rows, every checkpoint at 0. */
+export const restart = async (sql: Sql, projection: Projection, streams: readonly StreamIdentity[]): Promise<void> => {
+  await sql.begin(async (tx) => {
+    // First, so that a batch under way either is committed before and deleted here, or finds no checkpoint and writes nothing.
+    await forget(tx, projection.name);
+    await projection.clear(tx);
+    await addCheckpoints(tx, projection.name, streams);
+  });
+};
+
+/** Deletes a projection's checkpoints: whoever runs it begins anew. The rows stay until then. */
+export const forget = async (sql: Sql | TransactionSql, name: string): Promise<void> => {
+  await sql`delete from troupe.projection_checkpoints where projection = ${name}`;
 };
 
 /** Moves a checkpoint. Throws `fenced` if it is not where it was, or if this is not the connection (`pid`) that holds the projection's lock. */
@@ -34,13 +50,4 @@ export const advance = async (tx: TransactionSql, name: string, move: { readonly
     update troupe.projection_checkpoints set seq = ${move.to}, updated_at = now()
     where projection = ${name} and stream = ${move.stream} and seq = ${move.from} and pg_backend_pid() = ${move.pid} returning seq`;
   if (moved.length === 0) throw coded('fenced', `The projection ${name} was moved by somebody else.`);
-};
-
-/** Deletes a projection's rows and checkpoints, in one transaction: whoever runs it begins anew. */
-export const reset = async (sql: Sql, projection: Projection): Promise<void> => {
-  await sql.begin(async (tx) => {
-    // First, so that a batch under way either is committed before and deleted here, or finds no checkpoint and writes nothing.
-    await tx`delete from troupe.projection_checkpoints where projection = ${projection.name}`;
-    await projection.clear(tx);
-  });
 };

@@ -8,7 +8,7 @@
 import { coded } from '../../contracts/errors.ts';
 import { limits } from '../../contracts/limits.ts';
 import type { Log } from '../runtime/log.ts';
-import { readCheckpoints, reset, type Positions } from './checkpoint.ts';
+import { forget, readCheckpoints, type Positions } from './checkpoint.ts';
 import type { JournalSource } from './journal.ts';
 import { migrate, migrationsFolder, readMigrations } from './migrate.ts';
 import { Pause } from './pause.ts';
@@ -31,7 +31,7 @@ export interface Projections {
   waitFor(name: string, position: Position, deadlineMs: number): Promise<void>;
   /** Resolves when the rows hold every commit that an organization's actors (all: undefined) have made until now. Throws as `waitFor`, and `journal_unavailable`. */
   caughtUp(name: string, org: string | undefined, deadlineMs: number): Promise<void>;
-  /** Deletes a projection's rows; whichever daemon runs it makes them again from the journal. Resolves when that is done up to now. Throws as `caughtUp`. */
+  /** Makes a projection's rows again from the journal, by whichever daemon runs it; the old ones show until that begins. Resolves when that is done up to now. Throws as `caughtUp`. */
   rebuild(name: string, deadlineMs: number): Promise<void>;
   /** Projection → `running`, `waiting` (another daemon runs it), `starting`, `closed`, or the code of what keeps it down. */
   status(): Readonly<Record<string, string>>;
@@ -123,7 +123,7 @@ export const startProjections = (options: ProjectionsOptions): Projections => {
     rebuild: async (name, deadlineMs) => {
       const projection = known(name);
       const head = await heads(projection, undefined);
-      await answered(reset(pool, projection));
+      await answered(forget(pool, name));
       runners.get(name)?.recheck();
       // Not the shared look: one under way may be of the time before.
       await waitForAll(name, head, deadlineMs, () => positionsOf(name));

@@ -7,7 +7,8 @@
  * P2  One process runs it at a time: an advisory lock of the connection that also writes. When that process dies the lock is free at
  *     once; when it is paused or cut off, after `limits.projectionLeaseMs` (the server ends its silent connection); it writes nothing after.
  * P3  It never gives up: whatever fails is tried again with backoff, and `status` says what it was.
- * P4  Rows of another journal are not kept: when the stream was made anew, or ends before the checkpoint, the projection starts over.
+ * P4  Rows of another journal are not kept: when a stream was made anew, or ends before its checkpoint, the projection starts over. So it
+ *     does when its checkpoints were deleted, which is how it is rebuilt.
  * A commit that cannot be read is left out, with an error in the log: one broken session must not hide all others.
  */
 import { CodedError, coded } from '../../contracts/errors.ts';
@@ -16,7 +17,7 @@ import { parseStateSubject } from '../../contracts/subjects.ts';
 import { decodeCommit } from '../runtime/commit.ts';
 import type { Log } from '../runtime/log.ts';
 import type { StoredMessage } from '../runtime/store.ts';
-import { addCheckpoints, advance, readCheckpoints, reset, type Positions } from './checkpoint.ts';
+import { advance, readCheckpoints, restart, type Positions } from './checkpoint.ts';
 import type { JournalSource } from './journal.ts';
 import { Pause } from './pause.ts';
 import { answered, closePostgres, isSqlState, lockTimedOut, openPostgres, type Sql } from './postgres.ts';
@@ -107,13 +108,12 @@ export const startRunner = (options: RunnerOptions): Runner => {
     const known = new Map((await answered(readCheckpoints(sql, projection.name))).map((checkpoint) => [checkpoint.stream, checkpoint]));
     const strange = streams.find(({ stream, created, lastSeq }) => {
       const checkpoint = known.get(stream);
-      return checkpoint !== undefined && (checkpoint.created !== created || checkpoint.seq > lastSeq);
+      return checkpoint === undefined || checkpoint.created !== created || checkpoint.seq > lastSeq;
     });
     if (strange !== undefined) {
-      log.warn({ ...fields, stream: strange.stream }, 'the journal is not the one a projection was made of: it is made anew');
-      await answered(reset(sql, projection));
+      if (known.size > 0) log.warn({ ...fields, stream: strange.stream }, 'the journal is not the one a projection was made of: it is made anew');
+      await answered(restart(sql, projection, streams));
     }
-    await answered(addCheckpoints(sql, projection.name, streams));
     const from = new Map<string, number>();
     for (const { stream, seq } of await answered(readCheckpoints(sql, projection.name))) from.set(stream, seq);
     return from;

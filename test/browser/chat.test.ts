@@ -227,6 +227,25 @@ test('console - a new session starts empty and the browser\'s back shows the old
   assert.deepEqual(watchers, [0], 'the session left behind is no longer watched');
 });
 
+test('console - the empty page lists one\'s own sessions, and a click goes on with one', async () => {
+  await signIn();
+  await say('remember this');
+  await page.getByText('answer complete').waitFor();
+  const sid = sidOf();
+  for (let i = 0; i < 25; i++) edge.addSession();
+  await page.getByRole('button', { name: 'New session' }).click();
+  const list = page.getByRole('region', { name: 'Your sessions' });
+  await list.getByRole('listitem').nth(19).waitFor();
+  assert.equal(await list.getByRole('listitem').count(), 20);
+  await list.getByRole('button', { name: 'More' }).click();
+  const link = list.locator(`a[href="?sid=${sid}"]`);
+  await link.waitFor();
+  await shot('sessions');
+  await link.click();
+  await page.getByText('You said: remember this').waitFor();
+  assert.equal(sidOf(), sid);
+});
+
 test('console - an error of the turn and a refused session are shown', async () => {
   await signIn();
   await page.getByLabel('Model').fill('no-such-model');

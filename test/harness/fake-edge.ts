@@ -175,6 +175,14 @@ export class FakeEdge {
     });
   }
 
+  /** A session without events. */
+  addSession(sid = newSid(), model?: string): void {
+    this.sessions.set(sid, {
+      sid, userId: this.userId, model, log: [], ids: new Set(), queue: [], watchers: new Set(), approvals: new Map(),
+      running: false, cancelled: false, go: undefined,
+    });
+  }
+
   /** Newest first; the cursor is how many came before. */
   #list(response: ServerResponse, query: URLSearchParams): void {
     const all = [...this.sessions.values()].toReversed();
@@ -205,12 +213,7 @@ export class FakeEdge {
       this.#answer(response, 404, { error: 'session_not_found', message: 'There is no such session.' });
       return;
     }
-    if (resumed === undefined) {
-      this.sessions.set(sid, {
-        sid, userId: this.userId, model: body['model'], log: [], ids: new Set(), queue: [], watchers: new Set(), approvals: new Map(),
-        running: false, cancelled: false, go: undefined,
-      });
-    }
+    if (resumed === undefined) this.addSession(sid, body['model']);
     this.#answer(response, resumed === undefined ? 201 : 200, {
       sid, agent_id: `agent-${sid}`, user_id: this.userId, project_id: body['project_id'], created_at_unix: 1_760_000_000,
     });

@@ -1,10 +1,11 @@
-/** `troupe status`, `troupe replay`, `troupe admin` and how the command finds its configuration. */
+/** `troupe sessions`, `troupe status`, `troupe replay`, `troupe admin` and how the command finds its configuration. */
 import assert from 'node:assert/strict';
 import { mkdir, rm, writeFile } from 'node:fs/promises';
 import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
+import { sessionSummary } from '../../contracts/session.ts';
 import { FakeEdge } from '../harness/fake-edge.ts';
 import { Troupe, troupe, troupeHome, type Home } from '../harness/troupe.ts';
 
@@ -39,8 +40,8 @@ const adminSocket = async (path: string, answer: (request: unknown) => string | 
 test('cli - help names every command and the exit codes; wrong use is exit code 2', async () => {
   const help = await troupe(['--help'], home.folder);
   assert.equal(help.code, 0);
-  for (const word of ['chat', 'status', 'replay', 'admin', 'Exit codes']) assert.ok(help.out.includes(word), word);
-  for (const name of ['chat', 'status', 'replay']) {
+  for (const word of ['chat', 'sessions', 'status', 'replay', 'admin', 'Exit codes']) assert.ok(help.out.includes(word), word);
+  for (const name of ['chat', 'sessions', 'status', 'replay']) {
     const own = await troupe([name, '--help'], home.folder);
     assert.ok(own.out.includes('--json') && own.out.includes('Exit codes'), name);
   }
@@ -87,6 +88,30 @@ test('cli status - says ok while the gateway answers and 3 when it does not', as
   const down = await troupe(['status'], place.folder);
   assert.equal(down.code, 3);
   assert.match(down.out, /upstream_unavailable[^]*npm start/);
+});
+
+test('cli sessions - lists the newest first over as many pages as it takes, for people and for programs', async (t) => {
+  const own = await FakeEdge.start();
+  const place = await troupeHome(own);
+  t.after(async () => {
+    await own.stop();
+    await place.remove();
+  });
+  const none = await troupe(['sessions'], place.folder);
+  assert.deepEqual([none.code, none.out], [0, '']);
+  assert.match(none.err, /no session yet/);
+  for (let i = 0; i < 3; i++) await troupe(['chat', `hi ${i}`], place.folder);
+  const sids = [...own.sessions.keys()].toReversed();
+  const shown = await troupe(['sessions'], place.folder);
+  assert.deepEqual(shown.out.trim().split('\n').map((line) => line.split('  ')[0]), sids);
+  assert.match(shown.out, /2026-01-02 03:04  idle {14}1 turns, 8 tokens  mock\n/);
+  const two = await troupe(['sessions', '--json', '--limit', '2'], place.folder);
+  assert.deepEqual(two.out.trim().split('\n').map((line) => sessionSummary.parse(JSON.parse(line)).sid), sids.slice(0, 2));
+  // More than a page of the server holds.
+  for (let i = 0; i < 120; i++) own.addSession();
+  const many = await troupe(['sessions', '--json', '--limit', '110'], place.folder);
+  assert.deepEqual(many.out.trim().split('\n').map((line) => sessionSummary.parse(JSON.parse(line)).sid), [...own.sessions.keys()].toReversed().slice(0, 110));
+  assert.equal((await troupe(['sessions', '--limit', '0'], place.folder)).code, 2);
 });
 
 test('cli replay - prints the stream from event 1 and the counts', async () => {

@@ -140,6 +140,22 @@ describe('gateway http', () => {
     for (const good of ['x', 'x'.repeat(128), 'é'.repeat(128)]) assert.equal((await create({ user_id: 'alice', project_id: good, label: good })).status, 201);
   });
 
+  test('gateway http - a list\'s query is checked and forwarded; the caller cannot name another user', async () => {
+    const list = (query: string): Promise<Reply> => {
+      asked = [];
+      return edge.call(`/v1/agent/sessions${query}`, { method: 'GET', token });
+    };
+    assert.equal((await list('?limit=100&cursor=a%2Bb')).status, 200);
+    assert.deepEqual(asked.map((request) => [request.route?.id, request.json]), [['list_sessions', { limit: '100', cursor: 'a+b' }]]);
+    assert.equal((await list('')).status, 200);
+    assert.deepEqual(asked.map((request) => request.json), [{}]);
+    for (const query of ['?limit=101', '?limit=0', '?limit=ten', '?limit=5&limit=6', '?cursor=', `?cursor=${'c'.repeat(1_025)}`, '?user_id=bob', '?org=acme', '?__proto__=1']) {
+      fails(await list(query), 400, 'bad_request');
+      assert.deepEqual(asked, [], query);
+    }
+    assert.equal((await edge.call('/v1/agent/sessions', { method: 'GET' })).status, 401);
+  });
+
   test('gateway http - every error has the edge\'s shape and codes [GWH-026] [GWH-028]', async () => {
     const capability = String(bodyOf(await bootstrap({ user_id: 'alice' }))['access_token']);
     const session = await edge.call('/custody/mint_session_cap', { token: capability, body: { user_id: 'alice' } });
