@@ -131,6 +131,32 @@ test('engine life - a snapshot of another state version, undecodable, ahead of t
   }
 });
 
+test('engine life - a snapshot holds nothing of turns whose commit is still to come', async () => {
+  const cluster = createCluster();
+  const definitions = [defineList({ snapshotEvery: 1 })];
+  const host = createHost(cluster, { definitions });
+  await host.ask(list, 'all');
+  const { faults } = cluster.stores.journal;
+  const large = 'x'.repeat(Math.floor(limits.commitMaxBytes * 0.6));
+  faults.hold();
+  const first = faults.appended();
+  const answers = [host.ask(list, 'put', { text: 'a' })];
+  await first;
+  answers.push(host.ask(list, 'put', { text: large }));
+  const lost = codeOf(host.ask(list, 'put', { text: `${large}lost` }));
+  // The second commit is under way while the third already has its turn; the third never gets there.
+  const second = faults.appended();
+  faults.release();
+  faults.hold();
+  await second;
+  faults.failNext('journal_unavailable');
+  faults.release();
+  await Promise.all(answers);
+  assert.equal(await lost, 'journal_unavailable');
+  assert.equal(z.array(z.string()).parse(await host.ask(list, 'all')).length, 2);
+  host.engine.close();
+});
+
 test('engine life - a snapshot that cannot be written costs nothing but time', async () => {
   const cluster = createCluster();
   const definitions = [defineList({ snapshotEvery: 5 })];

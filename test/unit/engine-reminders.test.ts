@@ -45,6 +45,14 @@ const clockActor = defineActor({
         return {};
       },
     }),
+    remindWithTimer: command({
+      input: z.strictObject({}), output: z.object({}),
+      handle: (turn) => {
+        turn.emit('set', { name: 'x' });
+        turn.timer('ring', 5_000, { name: 'x' });
+        return {};
+      },
+    }),
     ring: command({
       input: z.strictObject({ name: z.string() }), output: z.object({}), access: 'self',
       handle: (turn, { name }) => {
@@ -351,4 +359,23 @@ test('engine timers - a timer is gone with its activation', async () => {
   await cluster.clock.advance(6_000);
   assert.deepEqual(rang(cluster), []);
   next.engine.close();
+});
+
+test('engine timers - a commit acknowledged after its activation ended sets no timer', async () => {
+  const cluster = createCluster();
+  const host = createHost(cluster, { definitions });
+  await host.ask(address, 'rings');
+  host.engine.leaseUntil(cluster.clock.monotonic() + 1_000);
+  const { faults } = cluster.stores.journal;
+  faults.hold();
+  const arrived = faults.appended();
+  const asked = codeOf(host.ask(address, 'remindWithTimer'));
+  await arrived;
+  await cluster.clock.advance(1_000);
+  // The append may yet be stored: the caller is not told that nothing was done.
+  assert.equal(await asked, 'interrupted');
+  faults.release();
+  await cluster.clock.advance(10_000);
+  assert.deepEqual(host.log.lines.filter((line) => line.text === 'timer failed'), []);
+  host.engine.close();
 });
