@@ -4,7 +4,8 @@
  * Guarantees (design G4)
  * I1  A tell is acknowledged only after the engine answered, that is, after its turn was committed; its id makes a second
  *     delivery change nothing.
- * I2  What certainly did nothing (`not_owner`, `draining`) is given back at once and never counted. A fault is tried again
+ * I2  What certainly did nothing (`not_owner`, `draining`) is given back, with growing waits, and is not counted by this host.
+ *     A fault is tried again
  *     with growing waits, `limits.tellDeliveriesMax` times; one that says nothing about the message (load, a silent journal)
  *     until the server counts `limits.tellRedeliveriesMax` deliveries, which also ends a message that kills its host. A
  *     refusal, a bug, or a message that cannot be read goes to the stream DEADLETTER at once, with the reason; only when
@@ -58,6 +59,10 @@ export const deliveryOf = (reply: string): { readonly seq: number; readonly deli
   return { deliveries: Number(tokens[at]), seq: Number(tokens[at + 1]) };
 };
 
+/** What a header line may hold. The body keeps the whole. */
+// oxlint-disable-next-line no-control-regex
+const oneLine = (text: string): string => text.replace(/[\u0000-\u001f\u007f]+/g, ' ');
+
 const backoffMs = (faults: number): number => Math.min(limits.tellRetryMaxMs, limits.tellRetryBaseMs * 2 ** Math.min(faults, 20));
 
 /** Reads one partition. */
@@ -75,6 +80,8 @@ class PartitionInbox {
   readonly #handling = new Set<string>();
   /** Stream sequence → faults met here. Bounded by what the consumer lets wait. */
   readonly #faults = new Map<number, number>();
+  /** Stream sequence → times it was given back untried: the server counts those deliveries, but they say nothing. Bounded as `#faults`. */
+  readonly #givenBack = new Map<number, number>();
 
   constructor(n: number, options: InboxOptions) {
     this.#n = n;
@@ -207,7 +214,10 @@ class PartitionInbox {
       this.#handling.delete(reply);
     }
     this.#settle(msg, verdict);
-    if (verdict === '+ACK' || verdict === '+TERM') this.#faults.delete(seq);
+    if (verdict === '+ACK' || verdict === '+TERM') {
+      this.#faults.delete(seq);
+      this.#givenBack.delete(seq);
+    }
     this.#pull();
   }
 
@@ -215,17 +225,21 @@ class PartitionInbox {
   async #deliver(subject: string, text: string, seq: number, deliveries: number): Promise<string> {
     let target: ParsedCommand | undefined;
     let tell: Tell | undefined;
+    const givenBack = this.#givenBack.get(seq) ?? 0;
+    const crashed = deliveries - givenBack > limits.tellRedeliveriesMax;
     try {
       target = parseInboxSubject(subject);
       tell = decodeTell(text);
-      if (deliveries > limits.tellRedeliveriesMax) throw coded('deadline_exceeded', 'The message was delivered too often without an end.');
+      if (crashed) throw coded('deadline_exceeded', 'The message was delivered too often without an end.');
       const { org, type, key, command } = target;
       await this.#options.engine.deliver({ address: { org, type, key }, command, input: tell.input, principal: { kind: 'system' }, id: tell.id });
       return '+ACK';
     } catch (error) {
       const { kind, retry } = error instanceof CodedError ? error.entry : { kind: 'bug' as const, retry: 'never' as const };
-      const crashed = deliveries > limits.tellRedeliveriesMax;
-      if (!crashed && retry === 'safe') return nak(limits.tellRetryBaseMs);
+      if (!crashed && retry === 'safe') {
+        this.#givenBack.set(seq, givenBack + 1);
+        return nak(backoffMs(givenBack));
+      }
       if (!crashed && kind !== 'bug' && retry === 'later') {
         const faults = (this.#faults.get(seq) ?? 0) + 1;
         this.#faults.set(seq, faults);
@@ -241,11 +255,10 @@ class PartitionInbox {
       const head = headers();
       head.set('Nats-Msg-Id', `${streams.inbox}-${seq}`);
       head.set(deadLetterHeaders.code, code);
-      // oxlint-disable-next-line no-control-regex
-      head.set(deadLetterHeaders.message, message.replace(/[\u0000-\u001f\u007f]+/g, ' '));
+      head.set(deadLetterHeaders.message, oneLine(message));
       head.set(deadLetterHeaders.subject, subject);
       head.set(deadLetterHeaders.deliveries, String(deliveries));
-      if (tell !== undefined) head.set(deadLetterHeaders.id, tell.id);
+      if (tell !== undefined) head.set(deadLetterHeaders.id, oneLine(tell.id));
       const address = target ?? { org: '', type: '', key: '', command: '' };
       const reply = await this.#options.lean.request(deadLetterSubject(address, address.command), text, { headers: head, timeoutMs: limits.appendAckMs });
       const ack = reply.json<ApiReply>();
