@@ -108,6 +108,7 @@ const defineWorker = (world: World) => {
       fail: command({ input: z.strictObject({}), output: z.object({}), handle: () => { throw new RangeError('bug'); } }),
       ended: command({ input: z.strictObject({}), output: z.object({ ended: z.int() }), handle: (turn) => ({ ended: turn.state.ended }) }),
     }),
+    idleMs: 400,
   });
 };
 
@@ -187,6 +188,22 @@ test('engine effects - at its deadline an effect is aborted and ends as deadline
   assert.equal(await codeOf(world.at(0).context.call('step', { text: 'x' })), 'deadline_exceeded');
   await quiet(cluster);
   assert.deepEqual(domainOf(cluster, address).slice(1), ['ended {"name":"a","outcome":"deadline_exceeded"}']);
+  assert.equal(host.engine.stats().effectsRunning, 0);
+  host.engine.close();
+});
+
+test('engine effects - an actor with a running effect does not idle, and does once it ended', async () => {
+  const { cluster, world, host } = setup();
+  await host.ask(address, 'start', { effect: 'atMost', name: 'a' });
+  await world.begun(1);
+  await cluster.clock.advance(900);
+  assert.equal(host.engine.stats().activations, 1);
+  assert.equal(world.at(0).context.signal.aborted, false);
+  world.at(0).finish('fine');
+  await quiet(cluster);
+  await cluster.clock.advance(400 + 2 * limits.sweepMs);
+  assert.equal(host.engine.stats().activations, 0);
+  assert.deepEqual(ended(cluster), ['ended {"name":"a","outcome":"fine"}']);
   host.engine.close();
 });
 

@@ -23,7 +23,7 @@ const defineList = (options: { snapshotEvery: number; stateVersion?: number; sta
     type: 'list',
     events: { put: z.object({ text: z.string(), more: z.string().optional() }) },
     initial: () => ({ items: [] as readonly string[] }),
-    apply: { put: (state, e, meta) => ({ items: [...state.items.slice(-20), `${meta.number} ${meta.at} ${meta.id} ${e.text} ${e.more ?? ''}`] }) },
+    apply: { put: (state, e, meta) => ({ items: [...state.items.slice(-20), `${meta.number} ${meta.at} ${meta.id} ${e.text.slice(0, 8)} ${e.more ?? ''}`] }) },
     commands: (command) => ({
       put: command({
         input: z.strictObject({ text: z.string(), remind: z.int().optional() }), output: z.object({ items: z.int() }),
@@ -240,7 +240,9 @@ for (const [what, damage] of Object.entries(breaks)) {
     rewriteLast(cluster, subjectOf(account), damage);
     const next = createHost(cluster, { definitions: [unpaid], epoch: 2 });
     assert.equal(await codeOf(next.ask(account, 'balance')), 'journal_unreadable');
+    const { lasts } = cluster.stores.journal.counts;
     assert.equal(await codeOf(next.ask(account, 'balance')), 'journal_unreadable');
+    assert.equal(cluster.stores.journal.counts.lasts, lasts);
     assert.ok(next.log.lines.some((line) => line.level === 'error' && line.text.startsWith('actor cannot be activated')));
     const length = commitsOf(cluster, account).length;
     for (let i = 0; i < 5; i++) {
@@ -377,6 +379,19 @@ test('engine life - at most recoveriesMax actors are recovered at once, and all 
   host.engine.close();
 });
 
+test('engine life - the one that makes room is the least recently used of all types', async () => {
+  const cluster = createCluster();
+  const target = { org: 'o', type: 'polite', key: 'p' };
+  const host = createHost(cluster, { definitions: [counter, polite], activationsMax: 2 });
+  await host.ask(target, 'hello');
+  await cluster.clock.advance(1);
+  await host.ask(address, 'add', { by: 1 });
+  await host.ask({ ...address, key: 'b' }, 'read');
+  await quiet(cluster);
+  assert.deepEqual(domainOf(cluster, target), ['hello {}', 'bye {}']);
+  host.engine.close();
+});
+
 test('engine life - feed numbers run on without gap, and the mark stands still while the actor runs', async () => {
   const cluster = createCluster();
   let pay: ((receipt: { receipt: string }) => void) | undefined;
@@ -449,6 +464,22 @@ test('engine life - a release writes a snapshot when much has happened, so that 
   host.engine.close();
 });
 
+test('engine life - a snapshot that stands on the last commit but on another journal is ignored', async () => {
+  const cluster = createCluster();
+  const host = createHost(cluster, { definitions: [counter] });
+  for (let i = 0; i < limits.snapshotIdleEvents; i++) await host.ask(address, 'add', { by: 1 });
+  await host.engine.release(partitionOf(address, partitions));
+  host.engine.close();
+  const stored = await cluster.stores.snapshots.get(snapshotKey(address));
+  assert.ok(stored !== undefined);
+  const snapshot = z.looseObject({ seq: z.int() }).parse(JSON.parse(Buffer.from(stored.data).toString('utf8')));
+  assert.equal(snapshot.seq, cluster.stores.journal.messages(subjectOf(address)).at(-1)?.seq);
+  await cluster.stores.snapshots.put(snapshotKey(address), Buffer.from(JSON.stringify({ ...snapshot, hash: 'f'.repeat(64), state: { count: 999 } })));
+  const owner = createHost(cluster, { definitions: [counter], epoch: 2 });
+  assert.deepEqual(await owner.ask(address, 'read'), { count: limits.snapshotIdleEvents });
+  owner.engine.close();
+});
+
 test('engine life - past the lease nothing is served and everything active ends; a renewed lease serves again', async () => {
   const cluster = createCluster();
   const host = createHost(cluster, { definitions: [counter] });
@@ -476,6 +507,16 @@ test('engine life - a host that slept past its lease appends nothing, although n
   cluster.clock.jump(1_000);
   assert.equal(await codeOf(asked), 'not_owner');
   assert.deepEqual(domainOf(cluster, address), ['added {"by":1}']);
+  host.engine.close();
+});
+
+test('engine life - past the lease not even a read of an active actor is answered, although no timer has told it', async () => {
+  const cluster = createCluster();
+  const host = createHost(cluster, { definitions: [counter] });
+  await host.ask(address, 'add', { by: 1 });
+  host.engine.leaseUntil(cluster.clock.monotonic() + 1_000);
+  cluster.clock.jump(1_000);
+  assert.equal(await codeOf(host.ask(address, 'read')), 'not_owner');
   host.engine.close();
 });
 
