@@ -6,6 +6,7 @@
  */
 import { coded } from '../../contracts/errors.ts';
 import type { Commit, StoredEvent } from '../../contracts/event.ts';
+import { limits } from '../../contracts/limits.ts';
 import { feedKind, wirePayload } from '../../contracts/session.ts';
 import { encodeAgentEvent } from '../../contracts/stream.ts';
 import { decodeCommit } from '../runtime/commit.ts';
@@ -28,6 +29,35 @@ export type Upcast = (event: StoredEvent) => Readonly<Record<string, unknown>>;
 /** Last `seq_no` of a commit: `first - 1` if it shows nothing. */
 export const lastOf = (frames: CommitFrames): number => frames.first + frames.texts.length - 1;
 
+/** A run of commits; `together` = all of them as if they were one commit, where they are several. */
+export interface CommitGroup {
+  readonly commits: readonly CommitFrames[];
+  readonly together: CommitFrames | undefined;
+}
+
+/** Cuts a run of neighbouring commits into groups of about `limits.hubGroupBytes`, each fit for one data frame. */
+export const groupsOf = (commits: readonly CommitFrames[]): CommitGroup[] => {
+  const groups: CommitGroup[] = [];
+  let group: CommitFrames[] = [];
+  let bytes = 0;
+  const end = (): void => {
+    const first = group[0];
+    const last = group.at(-1);
+    if (first === undefined || last === undefined) return;
+    const together = group.length === 1 ? undefined : { seq: last.seq, first: first.first, texts: group.flatMap((commit) => commit.texts), bytes, mark: last.mark };
+    groups.push({ commits: group, together: together?.texts.length === 0 ? undefined : together });
+    group = [];
+    bytes = 0;
+  };
+  for (const commit of commits) {
+    if (bytes + commit.bytes > limits.hubGroupBytes) end();
+    group.push(commit);
+    bytes += commit.bytes;
+  }
+  end();
+  return groups;
+};
+
 /** Throws `journal_unreadable`. */
 export const framesOf = (sid: string, seq: number, data: Uint8Array, upcast: Upcast): CommitFrames => {
   const commit = decodeCommit(data);
@@ -36,8 +66,7 @@ export const framesOf = (sid: string, seq: number, data: Uint8Array, upcast: Upc
 };
 
 const encode = (sid: string, commit: Commit, upcast: Upcast): { texts: Buffer[]; bytes: number } => {
-  const texts: Buffer[] = [];
-  let bytes = 0;
+  const frames: string[] = [];
   let at = '';
   let atMs = -1;
   for (const event of commit.ev) {
@@ -48,10 +77,24 @@ const encode = (sid: string, commit: Commit, upcast: Upcast): { texts: Buffer[];
       atMs = eventMs;
       at = new Date(eventMs).toISOString();
     }
-    const text = Buffer.from(encodeAgentEvent(sid, commit.f + texts.length, event.k, at, agent, wirePayload(agent, upcast(event))));
-    texts.push(text);
-    bytes += text.length;
+    frames.push(encodeAgentEvent(sid, commit.f + frames.length, event.k, at, agent, wirePayload(agent, upcast(event))));
   }
-  if (texts.length !== commit.c) throw coded('journal_unreadable', `A commit says ${commit.c} feed events and holds ${texts.length}.`);
-  return { texts, bytes };
+  if (frames.length !== commit.c) throw coded('journal_unreadable', `A commit says ${commit.c} feed events and holds ${frames.length}.`);
+  return toBytes(frames);
+};
+
+/** One buffer for all frames of a commit, and views into it: they live and go together, and a buffer each costs more than its text. */
+const toBytes = (frames: readonly string[]): { texts: Buffer[]; bytes: number } => {
+  const all = Buffer.from(frames.length === 1 ? frames[0] ?? '' : frames.join(''));
+  if (frames.length === 1) return { texts: [all], bytes: all.length };
+  let chars = 0;
+  for (const frame of frames) chars += frame.length;
+  const ascii = chars === all.length;
+  let end = 0;
+  const texts = frames.map((frame) => {
+    const start = end;
+    end += ascii ? frame.length : Buffer.byteLength(frame);
+    return all.subarray(start, end);
+  });
+  return { texts, bytes: all.length };
 };

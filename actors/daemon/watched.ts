@@ -16,7 +16,7 @@ import { limits } from '../../contracts/limits.ts';
 import { closeCodes, type CloseName } from '../../contracts/close.ts';
 import { decodeCommit } from '../runtime/commit.ts';
 import type { Feed, Journal, StoredMessage } from '../runtime/store.ts';
-import { framesOf, lastOf, type CommitFrames, type Upcast } from './frames.ts';
+import { framesOf, groupsOf, lastOf, type CommitFrames, type Upcast } from './frames.ts';
 import { locate } from './locate.ts';
 import type { Log } from './log.ts';
 import { Ring, type Budget } from './ring.ts';
@@ -283,21 +283,33 @@ export class WatchedSession {
     for (const commit of commits) {
       if (commit.first !== next) throw coded('journal_unreadable', `A commit begins with event ${commit.first} where ${next} is the next.`);
       next = lastOf(commit) + 1;
-      if (commit.texts.length === 0) continue;
-      const takers = new Map<Outlet, Watcher[]>();
-      for (const watcher of this.#behind) {
-        if (watcher.at < commit.first - 1 || watcher.at >= lastOf(commit)) continue;
-        if (!watcher.takes(commit)) {
-          watcher.takePart(commit);
-          continue;
-        }
-        watcher.took(commit);
-        const same = takers.get(watcher.sink.peer);
-        if (same === undefined) takers.set(watcher.sink.peer, [watcher]);
-        else same.push(watcher);
-      }
-      for (const [outlet, watchers] of takers) outlet.send(watchers.map((watcher) => watcher.sink), commit.texts, commit.bytes);
     }
+    for (const group of groupsOf(commits)) {
+      const { together } = group;
+      // Those who stand at its beginning and may take it all: one frame instead of one a commit.
+      if (together !== undefined) this.#deliverTo(together, (watcher) => watcher.at === together.first - 1 && watcher.takes(together));
+      for (const commit of group.commits) {
+        if (commit.texts.length === 0) continue;
+        this.#deliverTo(commit, (watcher) => {
+          if (watcher.at < commit.first - 1 || watcher.at >= lastOf(commit)) return false;
+          if (watcher.takes(commit)) return true;
+          watcher.takePart(commit);
+          return false;
+        });
+      }
+    }
+  }
+
+  #deliverTo(commit: CommitFrames, takes: (watcher: Watcher) => boolean): void {
+    const takers = new Map<Outlet, Sink[]>();
+    for (const watcher of this.#behind) {
+      if (!takes(watcher)) continue;
+      watcher.took(commit);
+      const same = takers.get(watcher.sink.peer);
+      if (same === undefined) takers.set(watcher.sink.peer, [watcher.sink]);
+      else same.push(watcher.sink);
+    }
+    for (const [outlet, sinks] of takers) outlet.send(sinks, commit.texts, commit.bytes);
   }
 
   /** Those who have reached the head are live from now on. */
