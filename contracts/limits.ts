@@ -240,6 +240,10 @@ export const limits = {
   sessionHistoryMaxChars: 256 * 1024,
   /** Characters of text of one model step. More: the step ends with finish reason `length`. */
   stepTextMaxChars: 256 * 1024,
+  /** Bytes of the same text as JSON: it is journaled whole at the step's end, with what its calls begin with, in one commit. More: likewise. */
+  stepTextMaxBytes: 640 * 1024,
+  /** Characters of what a person is asked to approve, and of what is wrong with a call's arguments; the rest is cut. */
+  toolNoteMaxChars: 1_000,
   /** Tool calls of one model step. More: the step ends with those it has. */
   stepToolCallsMax: 32,
   /** Characters of one tool call's arguments. More: the call is answered with an error and not run. */

@@ -47,6 +47,9 @@ export const streamingRun = (state: SessionState, step: StepInput): Run => {
 const offers = (tools: Tools): ToolOffer[] =>
   [...tools.values()].map((t) => ({ name: t.name, description: t.description, parameters: t.schema }));
 
+/** What a text takes in the journal: control characters grow sixfold. */
+const jsonBytes = (text: string): number => Buffer.byteLength(JSON.stringify(text)) - 2;
+
 /** Reads one stream to its end. Gives undefined when the step must stop here (bounds reached, M2). */
 const read = async (
   context: EffectContext<SessionState>, input: StepInput, model: RegisteredModel, deps: ModelDeps, out: Deltas,
@@ -59,11 +62,15 @@ const read = async (
   });
   const strip = stripper(model.provider.continues === 'exact' ? '' : said);
   let chars = said.length;
+  let bytes = jsonBytes(said);
   let calls = 0;
   const estimate = (): StepOutput['usage'] => estimateUsage(messages.reduce((sum, m) => sum + m.text.length, 0), chars);
   const give = async (text: string): Promise<boolean> => {
-    const room = text.slice(0, Math.max(0, limits.stepTextMaxChars - chars));
+    let room = text.slice(0, Math.max(0, limits.stepTextMaxChars - chars));
+    let size = jsonBytes(room);
+    for (; room !== '' && bytes + size > limits.stepTextMaxBytes; size = jsonBytes(room)) room = room.slice(0, room.length >> 1);
     chars += room.length;
+    bytes += size;
     await out.push(room);
     return room.length === text.length;
   };

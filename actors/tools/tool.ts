@@ -47,6 +47,9 @@ export interface Tool {
 
 export type Tools = ReadonlyMap<string, Tool>;
 
+/** The arguments come from a model: what is said of them must not fill a commit. */
+const note = (text: string): string => (text.length <= limits.toolNoteMaxChars ? text : `${text.slice(0, limits.toolNoteMaxChars - 1)}…`);
+
 /** Makes a tool of its parts; the types of its arguments follow from `parameters`. */
 export const defineTool = <P extends z.ZodType>(spec: ToolSpec<P>): Tool => ({
   name: spec.name,
@@ -57,10 +60,10 @@ export const defineTool = <P extends z.ZodType>(spec: ToolSpec<P>): Tool => ({
   problem: (args) => {
     const parsed = spec.parameters.safeParse(args);
     if (parsed.success) return undefined;
-    return parsed.error.issues.slice(0, 8)
-      .map((issue) => (issue.path.length === 0 ? issue.message : `${issue.path.map(String).join('.')}: ${issue.message}`)).join('; ');
+    return note(parsed.error.issues.slice(0, 8)
+      .map((issue) => (issue.path.length === 0 ? issue.message : `${issue.path.map(String).join('.')}: ${issue.message}`)).join('; '));
   },
-  preview: (args) => spec.preview(spec.parameters.parse(args)),
+  preview: (args) => note(spec.preview(spec.parameters.parse(args))),
   run: async (args, context) => spec.run(spec.parameters.parse(args), context),
 });
 
