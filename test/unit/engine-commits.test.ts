@@ -39,7 +39,7 @@ test('engine commits - a commit holds at most commitTurnsMax turns', async () =>
   host.engine.close();
 });
 
-test('engine commits - nobody is answered before the append, neither the writer nor a reader or a refusal that saw its state', async () => {
+test('[G2] engine commits - nobody is answered before the append, neither the writer nor a reader or a refusal that saw its state', async () => {
   const cluster = createCluster();
   const host = createHost(cluster, { definitions });
   await host.ask(address, 'read');
@@ -81,7 +81,7 @@ test('engine commits - each commit names the sequence and hash of the one before
   host.engine.close();
 });
 
-test('engine commits - a zombie cannot append once another host has activated the actor, and its callers get fenced', async () => {
+test('[G1] engine commits - a zombie cannot append once another host has activated the actor, and its callers get fenced', async () => {
   const cluster = createCluster();
   const zombie = createHost(cluster, { definitions, epoch: 1 });
   await zombie.ask(address, 'add', { by: 1 });
@@ -97,7 +97,7 @@ test('engine commits - a zombie cannot append once another host has activated th
   owner.engine.close();
 });
 
-test('engine commits - the first commits of one new actor on two hosts: one is stored, the other fenced', async () => {
+test('[G1] engine commits - the first commits of one new actor on two hosts: one is stored, the other fenced', async () => {
   const cluster = createCluster();
   const hosts = [1, 2].map((epoch) => createHost(cluster, { definitions, epoch }));
   await Promise.all(hosts.map((host) => host.ask(address, 'read')));
@@ -144,7 +144,7 @@ test('engine commits - an ask repeated after an ambiguous append gets the first 
   host.engine.close();
 });
 
-test('engine commits - a repeat gets the first answer: while the first is under way, afterwards, and on the next host', async () => {
+test('[G4] engine commits - a repeat gets the first answer: while the first is under way, afterwards, and on the next host', async () => {
   const cluster = createCluster();
   const host = createHost(cluster, { definitions });
   await host.ask(address, 'read');

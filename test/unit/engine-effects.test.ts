@@ -5,7 +5,6 @@ import { z } from 'zod';
 import { coded, refuse } from '../../contracts/errors.ts';
 import { limits } from '../../contracts/limits.ts';
 import { defineActor, type EffectContext, type Once, type Outcome } from '../../actors/runtime/define.ts';
-import { defineBankAccount } from '../actors/bank-account/bank-account.ts';
 import { codeOf, createCluster, createHost, domainOf, eventsOf, type Cluster, type Host } from '../harness/memory-host.ts';
 
 const address = { org: 'acme', type: 'worker', key: 'w' };
@@ -125,7 +124,7 @@ const quiet = async (cluster: Cluster): Promise<void> => {
 const setup = (epoch = 1, cluster = createCluster(), world = createWorld()): { cluster: Cluster; world: World; host: Host } =>
   ({ cluster, world, host: createHost(cluster, { definitions: [defineWorker(world)], epoch }) });
 
-test('engine effects - an effect begins only when its intent is in the journal', async () => {
+test('[G2] engine effects - an effect begins only when its intent is in the journal', async () => {
   const { cluster, world, host } = setup();
   await host.ask(address, 'ended');
   const { faults } = cluster.stores.journal;
@@ -328,7 +327,7 @@ test('engine effects - a bug in another handler does not disturb a running effec
   host.engine.close();
 });
 
-test('engine effects - a zombie\'s effects are aborted, its calls fenced, its new effects not begun', async () => {
+test('[G1] engine effects - a zombie\'s effects are aborted, its calls fenced, its new effects not begun', async () => {
   const { cluster, world, host: zombie } = setup();
   await zombie.ask(address, 'start', { effect: 'atLeast', name: 'a' });
   await world.begun(1);
@@ -395,74 +394,4 @@ test('engine effects - a done that refuses loses its events, the effect ends', a
   assert.equal(unfinished(cluster), 0);
   assert.deepEqual(ended(cluster), []);
   host.engine.close();
-});
-
-const account = (key: string) => ({ org: 'acme', type: 'bank-account', key });
-
-test('engine effects - a transfer\'s tell survives the crash of its sender and takes effect once', async () => {
-  const cluster = createCluster();
-  const bank = defineBankAccount({ pay: () => Promise.reject(coded('upstream_unavailable')) });
-  let broken = true;
-  const first = createHost(cluster, { definitions: [bank], sender: { tell: () => (broken ? Promise.reject(coded('journal_unavailable')) : Promise.reject(coded('draining'))) } });
-  await first.ask(account('a'), 'deposit', { cents: 100, from: 'cash' });
-  await first.ask(account('a'), 'transfer', { cents: 30, to: 'b' });
-  broken = false;
-  first.engine.close();
-  const next = createHost(cluster, { definitions: [bank], epoch: 2 });
-  assert.deepEqual(await next.ask(account('a'), 'balance'), { balanceCents: 70, statements: 0 });
-  await quiet(cluster);
-  const [message] = cluster.stores.inbox.messages;
-  assert.equal(await next.deliverTells(), 1);
-  assert.deepEqual(await next.ask(account('b'), 'balance'), { balanceCents: 30, statements: 0 });
-  // Delivered again, as an inbox may.
-  await next.engine.deliver({ address: account('b'), command: 'deposit', input: { cents: 30, from: 'a' }, principal: { kind: 'system' }, id: message?.id ?? '' });
-  assert.deepEqual(await next.ask(account('b'), 'balance'), { balanceCents: 30, statements: 0 });
-  next.engine.close();
-});
-
-test('engine effects - a tell that cannot be stored is repeated until it is', async () => {
-  const cluster = createCluster();
-  const bank = defineBankAccount({ pay: () => Promise.reject(coded('upstream_unavailable')) });
-  const ids: string[] = [];
-  const host = createHost(cluster, {
-    definitions: [bank],
-    sender: {
-      tell: async (_target, _command, _input, id) => {
-        ids.push(id);
-        if (ids.length < 3) throw coded('journal_unavailable');
-      },
-    },
-  });
-  await host.ask(account('a'), 'deposit', { cents: 100, from: 'cash' });
-  await host.ask(account('a'), 'transfer', { cents: 30, to: 'b' });
-  await cluster.clock.advance(limits.restartMaxMs);
-  await quiet(cluster);
-  assert.equal(ids.length, 3);
-  assert.equal(new Set(ids).size, 1);
-  assert.ok(eventsOf(cluster, account('a')).some((event) => event.k === '$effect.ended'));
-  host.engine.close();
-});
-
-test('engine effects - a withdrawal interrupted by a crash is returned, never paid twice', async () => {
-  const cluster = createCluster();
-  const paid: string[] = [];
-  const bank = defineBankAccount({
-    pay: (_input, key) => {
-      paid.push(key);
-      return new Promise(() => undefined);
-    },
-  });
-  const first = createHost(cluster, { definitions: [bank] });
-  await first.ask(account('a'), 'deposit', { cents: 100, from: 'cash' });
-  assert.deepEqual((await codeOf(first.ask(account('a'), 'withdraw', { cents: 500, to: 'x' }))), 'insufficient_funds');
-  await first.ask(account('a'), 'withdraw', { cents: 40, to: 'x' });
-  await quiet(cluster);
-  assert.equal(paid.length, 1);
-  first.engine.close();
-  const next = createHost(cluster, { definitions: [bank], epoch: 2 });
-  await next.ask(account('a'), 'balance');
-  await quiet(cluster);
-  assert.deepEqual(await next.ask(account('a'), 'balance'), { balanceCents: 100, statements: 0 });
-  assert.equal(paid.length, 1);
-  next.engine.close();
 });

@@ -208,7 +208,7 @@ test('engine turns - each kind of principal reaches the commands its access allo
   host.engine.close();
 });
 
-test('engine turns - a full mailbox refuses the next message and serves those it took', async () => {
+test('[G5] engine turns - a full mailbox refuses the next message and serves those it took', async () => {
   const cluster = createCluster();
   const host = createHost(cluster, { definitions: [odd] });
   const taken = Array.from({ length: 4 }, (_, i) => host.ask(oddAddress, 'note', { text: `${i}` }));
