@@ -71,12 +71,17 @@ export const median = (values: readonly number[]): number => {
   return sorted.length % 2 === 1 ? upper : ((sorted[middle - 1] ?? Number.NaN) + upper) / 2;
 };
 
-/** Samples a figure and its floor in turns, after one pair that does not count. */
+/** Pairs that do not count: code is compiled and caches fill during them. */
+const warmups = 3;
+
+/** Samples a figure and its floor in turns. */
 export const measure = async (settings: Settings, what: Measured): Promise<Row> => {
   const samples: number[] = [];
   const floorSamples: number[] = [];
-  await what.sampleFloor();
-  await what.sample();
+  for (let run = 0; run < warmups; run++) {
+    await what.sampleFloor();
+    await what.sample();
+  }
   for (let run = 0; run < settings.runs; run++) {
     const first = run % 2 === 0;
     if (first) floorSamples.push(await what.sampleFloor());

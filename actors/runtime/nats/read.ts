@@ -111,9 +111,11 @@ export async function* forward(
   batchBytes: number = limits.replayBatchMaxBytes,
 ): AsyncGenerator<readonly StoredMessage[], void, undefined> {
   const maxBytes = Math.max(1, Math.min(batchBytes, limits.replayBatchMaxBytes));
+  const read = (from: number): Promise<StoredMessage[]> => directBatch(lean, stream, filter, from, limits.replayBatchCommits, maxBytes, times);
   let next = Math.max(fromSeq, 1);
-  while (next <= upTo) {
-    const batch = await directBatch(lean, stream, filter, next, limits.replayBatchCommits, maxBytes, times);
+  let ahead: Promise<StoredMessage[]> | undefined;
+  for (let taken = 0; next <= upTo; taken++) {
+    const batch = await (ahead ?? read(next));
     let last = batch.at(-1);
     if (last === undefined) {
       // Nothing more, says a replica; the leader knows.
@@ -124,6 +126,10 @@ export async function* forward(
     next = last.seq + 1;
     // One replica's log is a prefix of the truth, so a sequence at or beyond upTo proves that nothing before it is missing.
     const wanted = last.seq <= upTo ? batch : batch.filter((message) => message.seq <= upTo);
+    // Who came back for a second batch wants them all: the next one is fetched while this one is worked on.
+    ahead = taken > 0 && next <= upTo ? read(next) : undefined;
+    // Its failure is met when it is awaited; if the reader leaves before, nobody needs it.
+    ahead?.catch(() => undefined);
     if (wanted.length > 0) yield wanted;
   }
 }
