@@ -10,7 +10,8 @@ import { createInterface } from 'node:readline';
 
 const keptLines = 500;
 const probeEveryMs = 10;
-const readyMs = 30_000;
+/** Milliseconds: many test files may be starting whole stacks on two cores. */
+const readyMs = 90_000;
 
 export interface ProcessOptions {
   readonly name: string;
