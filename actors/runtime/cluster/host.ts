@@ -25,6 +25,7 @@ import { createBucket } from './bucket.ts';
 import { createDeadLetters, type DeadLetters } from './deadletter.ts';
 import { createInboxReader } from './inbox.ts';
 import { Leases } from './leases.ts';
+import { trusted } from './membership.ts';
 import { createListener, type Listening } from './listen.ts';
 import { createRouter, type Actors } from './router.ts';
 import { createStatistics, startService } from './service.ts';
@@ -144,7 +145,11 @@ export const startHost = async (options: HostOptions): Promise<Host> => {
     hosts: createBucket(nc, lean, buckets.hosts),
     partitions: createBucket(nc, lean, buckets.partitions),
     host: name, count: partitions, ttlMs, clock, log,
-    onLease: (untilMs) => engine.leaseUntil(untilMs),
+    onLease: (untilMs) => {
+      engine.leaseUntil(untilMs);
+      // Others take over a full TTL after the renewal was sent at the earliest; given up (0), they may have at once.
+      listener.lease(untilMs === 0 ? 0 : untilMs + ttlMs * (1 - trusted));
+    },
     take: (n, epoch) => {
       engine.hold(n, epoch);
       listening.set(n, listener.partition(n));

@@ -5,6 +5,9 @@
  * Guarantees
  * L1  Every request is answered, with its output or a coded error; nothing that arrives before `stop` resolved is dropped:
  *     a request that comes after the hand-over began gets `not_owner`, which its sender repeats elsewhere.
+ *     While its lease is over so long that another host may serve, it says nothing: a request then waits here until the
+ *     lease is renewed (nobody served meanwhile, membership.ts M1), or is dropped with the partition. Answered with
+ *     `not_owner` it would be sent again although the new owner, who got it too, may run it.
  * L2  At most `limits.servedAsksMax` requests are served at once, more get `overloaded`; bodies are bounded by
  *     `limits.commandMaxBytes`.
  * L3  A public caller is the integrator of the organization its subject names: NATS permissions confine it to that, and
@@ -16,7 +19,7 @@ import { coded } from '../../../contracts/errors.ts';
 import { limits } from '../../../contracts/limits.ts';
 import { parseCommandSubject, parseOwnerSubject, queueGroup, wildcards } from '../../../contracts/subjects.ts';
 import type { Log } from '../log.ts';
-import type { Engine, Sender } from '../message.ts';
+import type { Engine, Message, Sender } from '../message.ts';
 import type { Clock } from '../store.ts';
 import type { Statistics } from './service.ts';
 import { decodeOwnerRequest, decodePublicRequest, respondError, respondOutput } from './wire.ts';
@@ -40,6 +43,8 @@ export interface Listener {
   partition(n: number): Listening;
   /** Serves the public addresses. */
   commands(): Listening;
+  /** Nobody else serves this host's partitions before this monotonic time. Default: for ever. */
+  lease(aloneUntilMs: number): void;
   /** Requests being served. */
   readonly serving: number;
   /** Resolves when no request is being served. */
@@ -48,6 +53,11 @@ export interface Listener {
 
 export const createListener = ({ nc, engine, sender, clock, log, statistics }: ListenOptions): Listener => {
   let serving = 0;
+  let aloneUntilMs = Number.POSITIVE_INFINITY;
+  /** Requests that wait for the lease (L1), over all partitions. */
+  let waiting = 0;
+  /** Serves what waits, by partition served. */
+  const resumes = new Set<() => void>();
   const whenIdle: (() => void)[] = [];
 
   /** Answers one request; never rejects. */
@@ -72,15 +82,16 @@ export const createListener = ({ nc, engine, sender, clock, log, statistics }: L
     return fine;
   };
 
-  const ownerRequest = (msg: Msg): Promise<unknown> => {
+  const messageOf = (msg: Msg): Message => {
     const { org, type, key, command } = parseOwnerSubject(msg.subject);
     const request = decodeOwnerRequest(msg);
-    return engine.deliver({
+    return {
       address: { org, type, key }, command, input: request.input, principal: request.principal,
       ...(request.id === undefined ? {} : { id: request.id }),
       deadlineAt: clock.monotonic() + request.deadlineMs,
-    });
+    };
   };
+  const ownerRequest = (msg: Msg): Promise<unknown> => engine.deliver(messageOf(msg));
 
   const publicRequest = async (msg: Msg): Promise<void> => {
     const startedMs = clock.monotonic();
@@ -130,8 +141,50 @@ export const createListener = ({ nc, engine, sender, clock, log, statistics }: L
     };
   };
 
+  const partition = (n: number): Listening => {
+    let isLost = false;
+    let held: (() => void)[] = [];
+    /** Read now: the receive buffer is reused. */
+    const hold = (msg: Msg): void => {
+      if (isLost || waiting >= limits.servedAsksMax) return;
+      let message: Message;
+      try {
+        message = messageOf(msg);
+      } catch (error) {
+        void answer(msg, () => Promise.reject(error instanceof Error ? error : coded('internal_error')));
+        return;
+      }
+      waiting++;
+      held.push(() => { void answer(msg, () => engine.deliver(message)); });
+    };
+    const take = (): (() => void)[] => {
+      const all = held;
+      held = [];
+      waiting -= all.length;
+      return all;
+    };
+    const resume = (): void => { for (const serve of take()) serve(); };
+    resumes.add(resume);
+    const listening = listen(wildcards.owner(n), undefined, (msg) => {
+      if (clock.monotonic() < aloneUntilMs) void answer(msg, () => ownerRequest(msg));
+      else hold(msg);
+    });
+    return {
+      stop() {
+        isLost = true;
+        resumes.delete(resume);
+        take();
+        return listening.stop();
+      },
+    };
+  };
+
   return {
-    partition: (n) => listen(wildcards.owner(n), undefined, (msg) => { void answer(msg, () => ownerRequest(msg)); }),
+    partition,
+    lease(untilMs) {
+      aloneUntilMs = untilMs;
+      if (clock.monotonic() < untilMs) for (const resume of resumes) resume();
+    },
     commands: () => listen(wildcards.commands, queueGroup, (msg) => { void publicRequest(msg); }),
     get serving() { return serving; },
     idle: () => (serving === 0 ? Promise.resolve() : new Promise((resolve) => { whenIdle.push(resolve); })),

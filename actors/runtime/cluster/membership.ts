@@ -16,7 +16,7 @@ import type { Clock } from '../store.ts';
 import type { Bucket, Entry } from './bucket.ts';
 
 /** Part of the TTL, counted from the sending of a renewal, for which its owner trusts it. */
-const trusted = 0.8;
+export const trusted = 0.8;
 /** Tries of one join or renewal that meets a conflict; the next tick goes on. */
 const triesMax = 5;
 
