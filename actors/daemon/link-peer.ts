@@ -17,54 +17,11 @@ import {
   decodeClose, decodeRequest, encodeClose, encodeData, encodeFrame, encodeResponse, FrameReader, frameType, hello, linkVersion, type Frame, type Hello,
 } from '../../contracts/link.ts';
 import { FrameBatch } from '../../contracts/link-batch.ts';
-import { routeByWire, type Route } from '../../contracts/routes.ts';
-import { closeCodes } from '../../contracts/stream.ts';
+import { routeByWire } from '../../contracts/routes.ts';
+import { closeCodes } from '../../contracts/close.ts';
+import { RunningCall, type Answer, type Call } from './link-call.ts';
+import { PeerStream, type Stream } from './link-stream.ts';
 import type { Log } from './log.ts';
-
-export interface Answer {
-  /** HTTP status the gateway gives its client. */
-  readonly status: number;
-  /** JSON text, or bytes that are sent as they are. */
-  readonly body: string | Uint8Array;
-}
-
-/** One request as its handler sees it. */
-export interface Call {
-  readonly route: Route;
-  /** The capability, unverified; empty where the route needs none. */
-  readonly token: string;
-  /** A view into the receive buffer, good for the whole call. */
-  readonly body: Buffer;
-  /** Monotonic milliseconds (`performance.now()`) after which nobody waits. */
-  readonly deadlineAt: number;
-  /** Fires at the deadline, at a cancel and when the gateway is gone. Made when first asked for. */
-  readonly signal: AbortSignal;
-}
-
-export interface StreamEvents {
-  /** One client text message. */
-  onText(text: string): void;
-  /** The stream may be sent more than before. */
-  onRoom(): void;
-  /** It ended by the gateway or with the connection; nothing can be sent any more. */
-  onEnd(): void;
-}
-
-/** A stream as its server sees it. */
-export interface Stream {
-  readonly id: number;
-  readonly peer: LinkPeer;
-  readonly route: Route;
-  readonly token: string;
-  readonly body: Buffer;
-  /** Bytes of credit. May be negative after an oversized text (L5). */
-  readonly credit: number;
-  /** True if a text (or a batch) of that many bytes may be sent now, as far as credit goes. */
-  room(bytes: number, texts: number): boolean;
-  /** Sets who hears of it; before, texts that arrive are kept (at most `limits.linkStreamCommandsMax`). If it has ended already, `onEnd` is called at once. */
-  listen(events: StreamEvents): void;
-  close(code: number, reason: string): void;
-}
 
 export interface PeerHandlers {
   /** Resolves with the answer; whatever it throws becomes an error answer. */
@@ -85,82 +42,6 @@ export interface PeerOptions {
   readonly onIdle: () => void;
   /** The queue towards the gateway has emptied after it was `full`. */
   readonly onDrain: (peer: LinkPeer) => void;
-}
-
-class RunningCall implements Call {
-  readonly route: Route;
-  readonly token: string;
-  readonly body: Buffer;
-  readonly deadlineAt: number;
-  #controller: AbortController | undefined;
-
-  constructor(route: Route, token: string, body: Buffer, deadlineAt: number) {
-    this.route = route;
-    this.token = token;
-    this.body = body;
-    this.deadlineAt = deadlineAt;
-  }
-
-  get signal(): AbortSignal {
-    return (this.#controller ??= new AbortController()).signal;
-  }
-
-  abort(reason: CodedError): void {
-    (this.#controller ??= new AbortController()).abort(reason);
-  }
-}
-
-class PeerStream implements Stream {
-  readonly id: number;
-  readonly peer: LinkPeer;
-  readonly route: Route;
-  readonly token: string;
-  readonly body: Buffer;
-  credit: number = limits.linkInitialCreditBytes;
-  #events: StreamEvents | undefined;
-  #early: string[] = [];
-  #ended = false;
-
-  constructor(peer: LinkPeer, id: number, route: Route, token: string, body: Buffer) {
-    this.peer = peer;
-    this.id = id;
-    this.route = route;
-    this.token = token;
-    this.body = body;
-  }
-
-  room(bytes: number, texts: number): boolean {
-    return bytes <= this.credit || (texts === 1 && this.credit >= limits.linkInitialCreditBytes);
-  }
-
-  listen(events: StreamEvents): void {
-    this.#events = events;
-    const early = this.#early;
-    this.#early = [];
-    for (const text of early) if (!this.#ended) events.onText(text);
-    if (this.#ended) events.onEnd();
-  }
-
-  close(code: number, reason: string): void {
-    this.peer.closeStream(this, code, reason);
-  }
-
-  onText(text: string): void {
-    if (this.#events !== undefined) this.#events.onText(text);
-    else if (this.#early.length < limits.linkStreamCommandsMax) this.#early.push(text);
-    else this.close(closeCodes.upstream_unavailable.code, closeCodes.upstream_unavailable.reason);
-  }
-
-  onCredit(bytes: number): void {
-    // More than a queue's worth is of no use and would let a broken peer overflow the count.
-    this.credit = Math.min(this.credit + bytes, limits.linkQueueMaxBytes);
-    this.#events?.onRoom();
-  }
-
-  onEnd(): void {
-    this.#ended = true;
-    this.#events?.onEnd();
-  }
 }
 
 type Phase =

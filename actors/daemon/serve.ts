@@ -14,7 +14,7 @@ import type { Route, UserPrincipal } from '../../contracts/routes.ts';
 import { parseJson, parseValue } from '../../contracts/validate.ts';
 import type { Sender } from '../runtime/message.ts';
 import type { Capabilities } from './capability.ts';
-import type { Answer, Call } from './link-peer.ts';
+import type { Answer, Call } from './link-call.ts';
 import type { Log } from './log.ts';
 import { newSid } from './sid.ts';
 

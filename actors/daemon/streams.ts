@@ -12,7 +12,7 @@ import type { Sender } from '../runtime/message.ts';
 import type { Capabilities } from './capability.ts';
 import { ClientCommands } from './commands.ts';
 import { closeNameOf, type Hub } from './hub.ts';
-import type { Stream } from './link-peer.ts';
+import type { Stream } from './link-stream.ts';
 import type { Log } from './log.ts';
 
 export interface StreamsOptions {

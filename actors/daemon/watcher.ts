@@ -12,7 +12,7 @@ export interface Outlet {
   send(sinks: readonly { readonly id: number }[], texts: readonly Buffer[], bytes: number): void;
 }
 
-/** A stream that frames go to. A stream of link-peer.ts is one. */
+/** A stream that frames go to. A stream of link-stream.ts is one. */
 export interface Sink {
   readonly id: number;
   readonly peer: Outlet;

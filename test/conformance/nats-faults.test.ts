@@ -17,6 +17,7 @@ import type { Journal, StoredMessage } from '../../actors/runtime/store.ts';
 import { eventsSubject, journalSubject } from '../../contracts/subjects.ts';
 import { startNats, type NatsServer } from '../harness/nats.ts';
 import { startProxy, type Proxy } from '../harness/proxy.ts';
+import { seeded } from '../harness/seed.ts';
 import { bytes, code, text } from './store.ts';
 
 const plan = { partitions: 16, journalStreams: 2, replicas: 1 };
@@ -28,18 +29,6 @@ const stored = async (journal: Journal, subject: string): Promise<StoredMessage[
   return messages;
 };
 const storedTexts = async (journal: Journal, subject: string): Promise<string[]> => (await stored(journal, subject)).map((m) => text(m.data));
-
-/** Small seeded generator (mulberry32): 0 ≤ x < 1. */
-const seeded = (seed: number): (() => number) => {
-  let state = seed >>> 0;
-  return () => {
-    state = (state + 0x6d2b79f5) >>> 0;
-    let t = state;
-    t = Math.imul(t ^ (t >>> 15), t | 1);
-    t ^= t + Math.imul(t ^ (t >>> 7), t | 61);
-    return ((t ^ (t >>> 14)) >>> 0) / 4_294_967_296;
-  };
-};
 
 describe('journal over NATS - a network that fails', { timeout: 120_000 }, () => {
   let server: NatsServer;

@@ -20,7 +20,7 @@ import type { StoredMessage } from '../../actors/runtime/store.ts';
 import { modelEntry } from '../../contracts/config.ts';
 import { runtimeKinds, type Commit, type StoredEvent } from '../../contracts/event.ts';
 import { limits } from '../../contracts/limits.ts';
-import { journalSubject, partitionOf, snapshotSubject, type ActorAddress } from '../../contracts/subjects.ts';
+import { eventsSubject, journalSubject, partitionOf, snapshotSubject, type ActorAddress } from '../../contracts/subjects.ts';
 import type { StreamEvent } from '../../gateway/client/index.ts';
 import { turnProblem, turnsOf } from './script.ts';
 import type { Talker } from './talker.ts';
@@ -30,13 +30,15 @@ export interface Journals {
   commits(address: ActorAddress): Promise<Commit[]>;
   events(address: ActorAddress): Promise<StoredEvent[]>;
   snapshot(address: ActorAddress): Promise<StoredMessage | undefined>;
+  /** The actor's events once the test holds for them; looked at after each of its commits. */
+  until(address: ActorAddress, test: (events: readonly StoredEvent[]) => boolean): Promise<StoredEvent[]>;
   close(): Promise<void>;
 }
 
 /** Reads actors' journals straight from NATS. */
 export const openJournals = async (url: string, partitions: number = limits.partitions, login: { readonly user?: string; readonly password?: string } = {}): Promise<Journals> => {
   const nc = await connectNats({ url, name: 'proof', ...login });
-  const { journal, snapshots, lean } = createNatsStores(nc, { partitions, journalStreams: 1, replicas: 1 });
+  const { journal, snapshots, feed, lean } = createNatsStores(nc, { partitions, journalStreams: 1, replicas: 1 });
   const messages = async (address: ActorAddress): Promise<StoredMessage[]> => {
     const subject = journalSubject(partitionOf(address, partitions), address);
     const last = await journal.last(subject);
@@ -46,9 +48,16 @@ export const openJournals = async (url: string, partitions: number = limits.part
     return all;
   };
   const commits = async (address: ActorAddress): Promise<Commit[]> => (await messages(address)).map((m) => decodeCommit(m.data));
+  const events = async (address: ActorAddress): Promise<StoredEvent[]> => (await commits(address)).flatMap((c) => [...c.ev]);
   return {
-    messages, commits,
-    events: async (address) => (await commits(address)).flatMap((c) => [...c.ev]),
+    messages, commits, events,
+    until: async (address, test) => {
+      const found = Promise.withResolvers<StoredEvent[]>();
+      const look = (): void => { events(address).then((all) => { if (test(all)) found.resolve(all); }, found.reject); };
+      const watch = await feed.watch(eventsSubject(address), look, look);
+      look();
+      return found.promise.finally(() => { watch.stop(); });
+    },
     snapshot: (address) => snapshots.get(snapshotSubject(partitionOf(address, partitions), address)),
     close: async () => {
       lean.close();

@@ -5,16 +5,16 @@
 export interface Draw {
   readonly seed: number;
   /** 0 (included) to 1 (excluded). */
-  next(): number;
+  readonly next: () => number;
   /** A whole number, both ends included. */
-  int(from: number, to: number): number;
-  pick<T>(items: readonly T[]): T;
+  readonly int: (from: number, to: number) => number;
+  readonly pick: <T>(items: readonly T[]) => T;
   /** A stream of its own for a part of the run: what one part draws does not depend on how far another has come. */
-  fork(name: string): Draw;
+  readonly fork: (name: string) => Draw;
 }
 
-/** mulberry32 */
-const seeded = (seed: number): (() => number) => {
+/** Numbers from 0 (included) to 1 (excluded): mulberry32. */
+export const seeded = (seed: number): (() => number) => {
   let a = seed >>> 0;
   return () => {
     a = (a + 0x6d2b79f5) >>> 0;

@@ -169,17 +169,3 @@ export class Viewer implements Sink {
     for (const wait of due) wait.resolve();
   }
 }
-
-/** Numbers in 0 … 1 from a seed (mulberry32). */
-export const seeded = (seed: number): (() => number) => {
-  let a = seed >>> 0;
-  return () => {
-    a = (a + 0x6d2b79f5) >>> 0;
-    let t = Math.imul(a ^ (a >>> 15), 1 | a);
-    t = (t + Math.imul(t ^ (t >>> 7), 61 | t)) ^ t;
-    return ((t ^ (t >>> 14)) >>> 0) / 4_294_967_296;
-  };
-};
-
-/** `SEED`, or one drawn now; print it. */
-export const drawSeed = (): number => Number(process.env['SEED'] ?? Math.floor(Math.random() * 1_000_000));

@@ -15,22 +15,12 @@ import { runtimeKinds, type Commit } from '../../contracts/event.ts';
 import { journalSubject, ownerSubject, partitionOf } from '../../contracts/subjects.ts';
 import { call, callUntil, hostChild, type HostChild } from '../harness/cluster.ts';
 import { startNats, type NatsServer } from '../harness/nats.ts';
+import { draw, runSeed } from '../harness/seed.ts';
 
 const partitions = 16;
 const leaseTtlMs = 1_000;
-const seed = Number(process.env['SEED'] ?? Date.now() % 1_000_000);
-/** mulberry32: one printed seed, one schedule. */
-const random = ((state: number) => (): number => {
-  state = (state + 0x6d2b79f5) | 0;
-  let t = Math.imul(state ^ (state >>> 15), 1 | state);
-  t = (t + Math.imul(t ^ (t >>> 7), 61 | t)) ^ t;
-  return ((t ^ (t >>> 14)) >>> 0) / 4_294_967_296;
-})(seed);
-const pick = <T>(items: readonly T[]): T => {
-  const item = items[Math.floor(random() * items.length)];
-  if (item === undefined) throw new Error('nothing to pick from');
-  return item;
-};
+const seed = runSeed();
+const { pick } = draw(seed);
 
 let server: NatsServer;
 let nc: NatsConnection;

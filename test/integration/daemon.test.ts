@@ -12,7 +12,7 @@ import { CodedError } from '../../contracts/errors.ts';
 import { rawGateway } from '../harness/raw-gateway.ts';
 import { decodeResponse, frameType } from '../../contracts/link.ts';
 import { startDaemons, type TestDaemons } from '../harness/daemon.ts';
-import { drawSeed, seeded } from '../harness/viewer.ts';
+import { runSeed, seeded } from '../harness/seed.ts';
 import type { Link } from '../../gateway/link.ts';
 
 const user = 'ada';
@@ -134,7 +134,7 @@ test('daemon - [UDS-010] a stream and its turn outlive the deadline of calls', {
 });
 
 test('daemon - [UDS-011] killed at random moments and started again: the same link serves on, nothing lost or repeated', { timeout: 120_000 }, async (t) => {
-  const seed = drawSeed();
+  const seed = runSeed();
   t.diagnostic(`seed ${seed}`);
   const random = seeded(seed);
   const d = await startDaemons(t);

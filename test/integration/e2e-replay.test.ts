@@ -7,7 +7,7 @@ import { z } from 'zod';
 import { decodeCommit } from '../../actors/runtime/commit.ts';
 import { streams } from '../../contracts/subjects.ts';
 import { closedWith, isEnd, journalOf, numbered, startEndToEnd, textOf, type EndToEnd, type Visitor, type Watcher } from '../harness/e2e.ts';
-import { drawSeed, seeded } from '../harness/viewer.ts';
+import { runSeed, seeded } from '../harness/seed.ts';
 
 const place = z.looseObject({ seq: z.int().positive() });
 
@@ -102,7 +102,7 @@ describe('e2e replay', () => {
   });
 
   test('e2e replay - a client that comes and goes while turns run gets every event once, in order [WSS-026] [WSS-027]', async (t) => {
-    const seed = drawSeed();
+    const seed = runSeed();
     t.diagnostic(`seed ${seed}`);
     const random = seeded(seed);
     const visitor = await e.visitor();

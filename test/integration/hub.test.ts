@@ -8,7 +8,8 @@ import type { Feed, Journal } from '../../actors/runtime/store.ts';
 import { limits } from '../../contracts/limits.ts';
 import { coded } from '../../contracts/errors.ts';
 import { silent } from '../harness/log.ts';
-import { drawSeed, seeded, sessionWriter, sidOf, TestOutlet, Viewer, type Writer } from '../harness/viewer.ts';
+import { runSeed, seeded } from '../harness/seed.ts';
+import { sessionWriter, sidOf, TestOutlet, Viewer, type Writer } from '../harness/viewer.ts';
 
 const partitions = 64;
 const org = 'o';
@@ -324,7 +325,7 @@ test('hub - close sends every watcher away with 1001', async (t) => {
 });
 
 test('hub - random positions, credits, connections, holes, repeats and delays: every watcher gets exactly N + 1 … n', { timeout: 60_000 }, async (t) => {
-  const seed = drawSeed();
+  const seed = runSeed();
   t.diagnostic(`seed ${seed}`);
   const random = seeded(seed);
   for (let round = 0; round < 8; round++) {

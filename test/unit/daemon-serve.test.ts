@@ -4,7 +4,7 @@ import { generateKeyPairSync } from 'node:crypto';
 import { test } from 'node:test';
 import { SignJWT, type JWTPayload } from 'jose';
 import { createCapabilities, type Capabilities } from '../../actors/daemon/capability.ts';
-import type { Call } from '../../actors/daemon/link-peer.ts';
+import type { Call } from '../../actors/daemon/link-call.ts';
 import { createServe, type DaemonHandler } from '../../actors/daemon/serve.ts';
 import { newSid } from '../../actors/daemon/sid.ts';
 import { upcastBy } from '../../actors/daemon/upcast.ts';

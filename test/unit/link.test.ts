@@ -3,80 +3,15 @@ import assert from 'node:assert/strict';
 import { mkdtemp, rm, unlink } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { test, type TestContext } from 'node:test';
+import { test } from 'node:test';
 import { limits } from '../../contracts/limits.ts';
 import { CodedError } from '../../contracts/errors.ts';
 import { encodeData, encodeFrame, encodeResponse, FrameReader, frameType, type Frame } from '../../contracts/link.ts';
 import { routes } from '../../contracts/routes.ts';
 import { addressTokens, partitionOfTokens } from '../../contracts/subjects.ts';
-import { connectLink, type Link, type LinkOptions, type LinkOpen, type LinkStream } from '../../gateway/link.ts';
-import { startPeer, type Peer, type PeerOptions } from '../harness/peer.ts';
-
-const silent = { debug: () => undefined, info: () => undefined, warn: () => undefined };
-
-const started = async (t: TestContext, options: PeerOptions = {}): Promise<Peer> => {
-  const peer = await startPeer(options);
-  t.after(() => peer.stop());
-  return peer;
-};
-
-const linked = (t: TestContext, socketPath: string, options: Partial<LinkOptions> = {}): Link => {
-  const link = connectLink({ socketPath, release: 'test', log: silent, rescanMs: 20, ...options });
-  t.after(() => link.close());
-  return link;
-};
-
-/** Resolves when the link has exactly that many ready daemons. */
-const connected = (link: Link, count: number): Promise<void> =>
-  new Promise((resolve) => {
-    if (link.state().connected === count) {
-      resolve();
-      return;
-    }
-    const stop = link.onState((state) => {
-      if (state.connected !== count) return;
-      stop();
-      resolve();
-    });
-  });
-
-const pair = async (t: TestContext, peerOptions: PeerOptions = {}, linkOptions: Partial<LinkOptions> = {}): Promise<{ peer: Peer; link: Link }> => {
-  const peer = await started(t, peerOptions);
-  const link = linked(t, peer.socketPath, linkOptions);
-  await connected(link, 1);
-  return { peer, link };
-};
-
-const ask = { token: 'token', body: '{"n":1}' };
-const hasCode = (code: string) => (error: unknown): boolean => error instanceof CodedError && error.code === code;
-
-/** An open stream whose texts and end can be awaited. */
-const opened = (link: Link, options: Partial<LinkOpen> = {}) => {
-  const texts: string[] = [];
-  const waits: { count: number; resolve: () => void }[] = [];
-  const end = Promise.withResolvers<{ code: number; reason: string }>();
-  const stream: LinkStream = link.open(routes.stream, {
-    token: 'token', body: '{"sid":"s"}',
-    onTexts: (views) => {
-      for (const view of views) texts.push(view.toString('utf8'));
-      for (const wait of waits) if (texts.length >= wait.count) wait.resolve();
-    },
-    onClose: (code, reason) => end.resolve({ code, reason }),
-    ...options,
-  });
-  const received = (count: number): Promise<void> => (texts.length >= count ? Promise.resolve() : new Promise((resolve) => waits.push({ count, resolve })));
-  return { stream, texts, received, ended: end.promise };
-};
-
-const random = (seed: number): (() => number) => {
-  let a = seed >>> 0;
-  return () => {
-    a = (a + 0x6d2b79f5) >>> 0;
-    let t = Math.imul(a ^ (a >>> 15), 1 | a);
-    t = (t + Math.imul(t ^ (t >>> 7), 61 | t)) ^ t;
-    return ((t ^ (t >>> 14)) >>> 0) / 4_294_967_296;
-  };
-};
+import { ask, connected, hasCode, linked, opened, pair, silent, started } from '../harness/link-pair.ts';
+import { startPeer, type PeerOptions } from '../harness/peer.ts';
+import { seeded } from '../harness/seed.ts';
 
 test('link - a request carries route, token, deadline and body, and its answer comes back', async (t) => {
   const { peer, link } = await pair(t);
@@ -117,7 +52,7 @@ test('link - frames cut at every byte give the same answers and texts', async (t
 
 test('link - the frame reader gives the same frames however the bytes are cut', () => {
   const seed = Number(process.env['SEED'] ?? Date.now() % 1_000_000);
-  const next = random(seed);
+  const next = seeded(seed);
   for (let round = 0; round < 200; round++) {
     const sent = Array.from({ length: 1 + Math.floor(next() * 20) }, (_, i) => ({ type: frameType.data, id: i, payload: Buffer.alloc(Math.floor(next() * (next() < 0.1 ? 200_000 : 64)), i + 1) }));
     const bytes = Buffer.concat(sent.map((f) => encodeFrame(f.type, f.id, f.payload)));
@@ -135,7 +70,7 @@ test('link - the frame reader gives the same frames however the bytes are cut', 
 test('link - garbage from the daemon ends the connection, every call and every stream exactly once, never the process', async (t) => {
   const seed = Number(process.env['SEED'] ?? Date.now() % 1_000_000);
   t.diagnostic(`seed ${seed}`);
-  const next = random(seed);
+  const next = seeded(seed);
   const peer = await started(t);
   for (let round = 0; round < 40; round++) {
     const link = linked(t, peer.socketPath);

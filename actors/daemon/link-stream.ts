@@ -1,0 +1,91 @@
+/**
+ * One stream on the link: its credit (L5), its client's texts, its end (L6). The connection that carries it writes the frames.
+ */
+import { closeCodes } from '../../contracts/close.ts';
+import { limits } from '../../contracts/limits.ts';
+import type { Route } from '../../contracts/routes.ts';
+import type { Outlet } from './watcher.ts';
+
+export interface StreamEvents {
+  /** One client text message. */
+  onText(text: string): void;
+  /** The stream may be sent more than before. */
+  onRoom(): void;
+  /** It ended by the gateway or with the connection; nothing can be sent any more. */
+  onEnd(): void;
+}
+
+/** A stream as its server sees it. */
+export interface Stream {
+  readonly id: number;
+  readonly peer: Outlet;
+  readonly route: Route;
+  readonly token: string;
+  readonly body: Buffer;
+  /** Bytes of credit. May be negative after an oversized text (L5). */
+  readonly credit: number;
+  /** True if a text (or a batch) of that many bytes may be sent now, as far as credit goes. */
+  room(bytes: number, texts: number): boolean;
+  /** Sets who hears of it; before, texts that arrive are kept (at most `limits.linkStreamCommandsMax`). If it has ended already, `onEnd` is called at once. */
+  listen(events: StreamEvents): void;
+  close(code: number, reason: string): void;
+}
+
+/** The connection, as its streams see it. */
+export interface StreamHost extends Outlet {
+  closeStream(stream: PeerStream, code: number, reason: string): void;
+}
+
+/** A stream while it lives: what the connection keeps of it. */
+export class PeerStream implements Stream {
+  readonly id: number;
+  readonly peer: StreamHost;
+  readonly route: Route;
+  readonly token: string;
+  readonly body: Buffer;
+  credit: number = limits.linkInitialCreditBytes;
+  #events: StreamEvents | undefined;
+  #early: string[] = [];
+  #ended = false;
+
+  constructor(peer: StreamHost, id: number, route: Route, token: string, body: Buffer) {
+    this.peer = peer;
+    this.id = id;
+    this.route = route;
+    this.token = token;
+    this.body = body;
+  }
+
+  room(bytes: number, texts: number): boolean {
+    return bytes <= this.credit || (texts === 1 && this.credit >= limits.linkInitialCreditBytes);
+  }
+
+  listen(events: StreamEvents): void {
+    this.#events = events;
+    const early = this.#early;
+    this.#early = [];
+    for (const text of early) if (!this.#ended) events.onText(text);
+    if (this.#ended) events.onEnd();
+  }
+
+  close(code: number, reason: string): void {
+    this.peer.closeStream(this, code, reason);
+  }
+
+  onText(text: string): void {
+    if (this.#events !== undefined) this.#events.onText(text);
+    else if (this.#early.length < limits.linkStreamCommandsMax) this.#early.push(text);
+    else this.close(closeCodes.upstream_unavailable.code, closeCodes.upstream_unavailable.reason);
+  }
+
+  onCredit(bytes: number): void {
+    // More than a queue's worth is of no use and would let a broken peer overflow the count.
+    this.credit = Math.min(this.credit + bytes, limits.linkQueueMaxBytes);
+    this.#events?.onRoom();
+  }
+
+  onEnd(): void {
+    this.#ended = true;
+    this.#events?.onEnd();
+  }
+}
