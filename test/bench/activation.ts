@@ -4,16 +4,16 @@
  *
  * Floor: the round trips that the guarantees need (last message, fenced append, the journal in one batch), bytes untouched.
  */
-import { startNats } from '../harness/nats.ts';
 import type { ActivationJobs } from './activation-part.ts';
 import { durabilityOf, measure, type Benchmark } from './figure.ts';
+import { startBenchNats } from './nats.ts';
 import { startPart } from './part.ts';
 
 /** Actors a sample activates; it is their median. */
 const actors = 20;
 
 export const activation: Benchmark = async (settings, add) => {
-  const nats = await startNats(settings.sync ? { sync: 'always' } : {});
+  const nats = await startBenchNats(settings);
   const part = await startPart<ActivationJobs>('./activation-part.ts', { name: 'activation', profiles: settings.profiles });
   try {
     await part.run('start', { url: nats.url });

@@ -4,10 +4,10 @@
  * Floors: for a local ask a Map look-up and an asynchronous call; for a remote one request and answer of the same size between
  * the same two processes over one inbox with a callback; for a command fenced appends of the same size to the same stream.
  */
-import { startNats } from '../harness/nats.ts';
 import { durabilityOf, measure, type Benchmark, type Settings } from './figure.ts';
 import type { HostJobs } from './host-part.ts';
 import { loadOf, sharesText, type Share } from './machine.ts';
+import { startBenchNats } from './nats.ts';
 import { startPart, type Part } from './part.ts';
 
 const counts = [1, 64, 256];
@@ -19,7 +19,7 @@ const startHostPart = (settings: Settings, name: string): Promise<Part<HostJobs>
 
 /** One host, one nats-server: local asks and journaled commands. */
 export const local: Benchmark = async (settings, add) => {
-  const nats = await startNats(settings.sync ? { sync: 'always' } : {});
+  const nats = await startBenchNats(settings);
   const host = await startHostPart(settings, 'host');
   try {
     await host.run('start', { url: nats.url, name: 'bench-0' });
@@ -38,7 +38,7 @@ export const local: Benchmark = async (settings, add) => {
 
 /** Journaled commands of one host. */
 export const command: Benchmark = async (settings, add) => {
-  const nats = await startNats(settings.sync ? { sync: 'always' } : {});
+  const nats = await startBenchNats(settings);
   const host = await startHostPart(settings, 'host');
   try {
     await host.run('start', { url: nats.url, name: 'bench-0' });
@@ -77,7 +77,7 @@ export const command: Benchmark = async (settings, add) => {
 
 /** Two hosts, one nats-server: asks of actors of the other host. */
 export const remote: Benchmark = async (settings, add) => {
-  const nats = await startNats();
+  const nats = await startBenchNats({ sync: false });
   const [asking, owning] = await Promise.all([startHostPart(settings, 'asking'), startHostPart(settings, 'owning')]);
   try {
     await asking.run('start', { url: nats.url, name: 'bench-0' });

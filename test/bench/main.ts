@@ -84,6 +84,9 @@ const settings: Settings = {
 };
 if (settings.profiles !== undefined) mkdirSync(settings.profiles, { recursive: true });
 
+// What was started is bound to this process's end.
+for (const signal of ['SIGINT', 'SIGTERM'] as const) process.on(signal, () => process.exit(130));
+
 const machine = machineLine();
 const startedAt = new Date().toISOString();
 const rows: Row[] = [];

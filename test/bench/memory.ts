@@ -5,10 +5,10 @@
  * process itself does not count; its floor is the same at uWebSockets.js alone. An actor's is heap and external memory.
  */
 import { fileURLToPath } from 'node:url';
-import { startNats } from '../harness/nats.ts';
 import { median, shortNumber, type Benchmark } from './figure.ts';
 import { memoryOf } from './machine.ts';
 import type { MemoryJobs } from './memory-part.ts';
+import { startBenchNats } from './nats.ts';
 import { startPart } from './part.ts';
 import { sidOf } from './sessions.ts';
 import { startBenchStack } from './stack.ts';
@@ -22,7 +22,7 @@ const warm = 500;
 const counted = 2_000;
 
 export const actorMemory: Benchmark = async (settings, add) => {
-  const nats = await startNats();
+  const nats = await startBenchNats({ sync: false });
   const part = await startPart<MemoryJobs>('./memory-part.ts', { name: 'memory', profiles: settings.profiles, nodeArgs: ['--expose-gc'] });
   try {
     await part.run('start', { url: nats.url, idleMs });

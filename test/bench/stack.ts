@@ -5,6 +5,7 @@
  * `stop` leaves no process and no file. All share this machine's processors: figures say who used how much.
  */
 import { generateKeyPairSync, randomBytes } from 'node:crypto';
+import { rmSync } from 'node:fs';
 import { mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
@@ -14,10 +15,10 @@ import { daemonSocket, writeDaemonConfig, writeGatewayConfig } from '../../deplo
 import { signDevToken } from '../../deploy/start/dev-file.ts';
 import { freePort } from '../../deploy/start/port.ts';
 import { gatewayReady } from '../../deploy/start/probe.ts';
-import { startNats, type NatsServer } from '../harness/nats.ts';
 import { testProcess, type TestProcess } from '../harness/process.ts';
 import type { ClientJobs } from './client-part.ts';
 import type { Settings } from './figure.ts';
+import { startBenchNats, type BenchNats } from './nats.ts';
 import { profileArgs, startPart, type Part } from './part.ts';
 import type { SessionJobs } from './session-part.ts';
 import { sub } from './sessions.ts';
@@ -35,7 +36,7 @@ export interface Target {
 }
 
 export interface BenchStack {
-  readonly nats: NatsServer;
+  readonly nats: BenchNats;
   readonly daemon: Part<SessionJobs>;
   readonly gateway: TestProcess;
   readonly uws: Part<UwsJobs>;
@@ -50,8 +51,11 @@ export const startBenchStack = async (settings: Settings, gatewayArgs: readonly 
   const folder = await mkdtemp(join(tmpdir(), 'troupe-bench-'));
   const file = (name: string): string => join(folder, name);
   const started: { stop(): Promise<void> }[] = [];
+  const net = (): void => rmSync(folder, { recursive: true, force: true });
+  process.once('exit', net);
   const stop = async (): Promise<void> => {
     for (const each of started.splice(0).toReversed()) await each.stop();
+    process.off('exit', net);
     await rm(folder, { recursive: true, force: true });
   };
   const keep = <T extends { stop(): Promise<void> }>(each: T): T => {
@@ -72,7 +76,7 @@ export const startBenchStack = async (settings: Settings, gatewayArgs: readonly 
       write('capability.pub', keys.publicKey.export({ type: 'spki', format: 'pem' }).toString()),
     ]);
     const certificate = await ensureCertificate(folder);
-    const nats = keep(await startNats(settings.sync ? { sync: 'always' } : {}));
+    const nats = keep(await startBenchNats(settings));
 
     writeDaemonConfig(file('daemon.toml'), {
       host: 'bench-0', log_level: 'warn', socket_path: daemonSocket(run, 0), master_key_path: file('master.key'),

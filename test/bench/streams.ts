@@ -71,14 +71,15 @@ class Audience {
     return this.#deliveries / ((Math.max(...ends.map(({ at }) => at)) - startedAt) / 1_000);
   }
 
-  async sampleFloor(): Promise<number> {
-    const { sids, events, perCommit } = this.#crowd;
+  /** `perGroup`: frames written together; default as many as the figure's commits hold. */
+  async sampleFloor(perGroup: number = this.#crowd.perCommit): Promise<number> {
+    const { sids, events } = this.#crowd;
     await this.#stack.uws.run('prepare', { sid: sids[0] ?? '', from: this.#floorSeqNo, total: events });
     this.#floorSeqNo += events;
     for (const client of this.#floorClients) await client.run('arm', { seqNo: this.#floorSeqNo });
     const load = loadOf([{ name: 'uWebSockets.js', pid: this.#stack.uws.pid }, ...this.#floorClients]);
     const arrived = Promise.all(this.#floorClients.map((client) => client.run('arrived', { withinMs: waitMs })));
-    const [{ startedAt }, ends] = await Promise.all([this.#stack.uws.run('send', { perGroup: perCommit }), arrived]);
+    const [{ startedAt }, ends] = await Promise.all([this.#stack.uws.run('send', { perGroup }), arrived]);
     this.floorShares = load.stop();
     return this.#deliveries / ((Math.max(...ends.map(({ at }) => at)) - startedAt) / 1_000);
   }
@@ -121,10 +122,17 @@ export const events: Benchmark = async (settings, add) => {
       const crowd = crowdOf(first, 200, 1, total, perCommit);
       const audience = await Audience.open(stack, crowd, 1);
       first += 1_000;
+      const singles: number[] = [];
       const row = await measure(settings, {
         figure: `emit to TLS client, 200 sessions, ${perCommit} a commit`, unit, kind: 'rate', durability: durabilityOf(settings), floorIs,
         ...(perCommit === 64 ? { aim: { of: 'ratio', bound: 0.6 } as const } : {}),
-        sample: () => audience.sample(), sampleFloor: () => audience.sampleFloor(), notes: () => notesOf(audience),
+        sample: async () => {
+          const rate = await audience.sample();
+          if (perCommit > 1) singles.push(await audience.sampleFloor(1));
+          return rate;
+        },
+        sampleFloor: () => audience.sampleFloor(),
+        notes: () => [...notesOf(audience), ...(perCommit === 1 ? [] : [`uWebSockets.js alone, each frame written by itself: ${shortNumber(median(singles))}`])],
       }).finally(() => audience.close());
       const doubled = perCommit === 64 ? [await twice(settings, stack, crowdOf(first, 200, 1, total, perCommit))] : [];
       add({ ...row, notes: [...row.notes, ...doubled] });
