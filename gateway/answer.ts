@@ -1,8 +1,8 @@
 /**
  * Answers as the edge shows them: `{error, message, ...extras}` with the closed list of codes of decisions, Edge gateway.
  *
- * Guarantees: a 400 carries only the six codes of the list (another refusal becomes `bad_request` with its own code as
- * `reason`); upstream text has no file path and at most 256 characters; an unexpected fault is 500 `internal` and nothing
+ * Guarantees: a 400 or 404 carries only a code of the list (another refusal becomes `bad_request` or `not_found` with its own
+ * code as `reason`); upstream text has no file path and at most 256 characters; an unexpected fault is 500 `internal` and nothing
  * more, its correlation id in a header and in the log.
  */
 import { randomUUID } from 'node:crypto';
@@ -24,13 +24,18 @@ export const jsonAnswer = (status: number, value: unknown): Answer => ({ status,
 export const textAnswer = (status: number, text: string): Answer =>
   ({ status, headers: { ...json, 'content-type': 'text/plain; charset=utf-8' }, body: text });
 
-const badCodes: ReadonlySet<string> = new Set(['bad_request', 'bad_user_id', 'bad_digest', 'bad_assertion', 'bad_attestation', 'bad_bearer']);
+/** The codes of the two statuses whose list the contract closes; the first stands for every other. */
+const closedCodes: Readonly<Record<number, readonly [string, ...string[]]>> = {
+  400: ['bad_request', 'bad_user_id', 'bad_digest', 'bad_assertion', 'bad_attestation', 'bad_bearer'],
+  404: ['not_found'],
+};
 
 /** The body of a coded error, and its headers. `message` must be safe already. */
 const codedAnswer = (error: CodedError): Answer => {
   const status = error.entry.http;
-  const renamed = status === 400 && !badCodes.has(error.code);
-  const body = { error: renamed ? 'bad_request' : error.code, message: error.message, ...(renamed ? { reason: error.code } : {}), ...error.details };
+  const list = closedCodes[status];
+  const shown = list === undefined || list.includes(error.code) ? { error: error.code } : { error: list[0], reason: error.code };
+  const body = { ...error.details, ...shown, message: error.message };
   const headers: Record<string, string> = { ...json };
   const wait = error.details?.['retry_after'];
   if (typeof wait === 'number') headers['retry-after'] = String(wait);

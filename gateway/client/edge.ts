@@ -90,10 +90,11 @@ const readList = (body: Fields): SessionList => {
 };
 
 const refusalOf = (answer: EdgeAnswer, body: Fields): CodedError => {
-  const { error, message, ...details } = body;
+  const { error, reason, message, ...details } = body;
   if (typeof error !== 'string') return coded('upstream_error', `The gateway answered ${answer.status} without an error code.`);
   const retryAfter = answer.headers.get('retry-after');
-  return new CodedError(error, typeof message === 'string' ? message : undefined, {
+  // `reason` is the code itself where the edge shows one of its closed list.
+  return new CodedError(typeof reason === 'string' ? reason : error, typeof message === 'string' ? message : undefined, {
     details: { ...details, status: answer.status, ...(retryAfter === null ? {} : { retry_after_sec: Number(retryAfter) }) },
   });
 };

@@ -204,13 +204,13 @@ export class FakeEdge {
       return;
     }
     if (body['model'] === 'no-such-model') {
-      this.#answer(response, 400, { error: 'model_not_supported', message: 'The model is not in the registry.' });
+      this.#answer(response, 400, { error: 'bad_request', reason: 'model_not_supported', message: 'The model is not in the registry.' });
       return;
     }
     const resumed = body['resume_sid'];
     const sid = resumed ?? newSid();
     if (resumed !== undefined && !this.sessions.has(sid)) {
-      this.#answer(response, 404, { error: 'session_not_found', message: 'There is no such session.' });
+      this.#answer(response, 404, { error: 'not_found', reason: 'session_not_found', message: 'There is no such session.' });
       return;
     }
     if (resumed === undefined) this.addSession(sid, body['model']);

@@ -257,7 +257,7 @@ describe('gateway http', () => {
     try {
       edge.peer.on.request = (request) => request.answer(404, { code: 'session_not_found', message: 'There is no such session.', details: { sid: 's' } });
       const reply = await create({ user_id: 'alice', project_id: 'p' });
-      assert.deepEqual([reply.status, reply.json], [404, { error: 'session_not_found', message: 'There is no such session.', sid: 's' }]);
+      assert.deepEqual([reply.status, reply.json], [404, { error: 'not_found', reason: 'session_not_found', message: 'There is no such session.', sid: 's' }]);
     } finally {
       edge.peer.on.request = before;
     }
