@@ -289,6 +289,8 @@ class LocalEngine implements Engine {
   #kick(activation: Parked): void {
     if (activation.kicked) return;
     activation.kicked = true;
+    // It is about to try again: a freed append must wake one that nobody else wakes.
+    if (this.#parked.size > 0) this.#parked.delete(activation);
     this.#kicked.push(activation);
     if (this.#kicked.length > 1) return;
     queueMicrotask(() => {

@@ -187,7 +187,8 @@ test('cluster failure - an owner whose clock stands still believes in its lease,
   const { key, traces, log } = await zombie(true);
   assert.deepEqual(await names(key), ['first', 'second', 'third']);
   assert.deepEqual(traces, ['a first', 'b second', 'a third']);
-  assert.ok(log.some((text) => text.includes('append failed')), `the zombie never tried to write: ${log.join(' | ')}`);
+  // Two refusals race to it, the journal's and its heartbeat's; either way it learns that it is not the owner any more.
+  assert.ok(log.some((text) => text.includes('append failed') || text.includes('lost its partitions')), `the zombie was never refused: ${log.join(' | ')}`);
 });
 
 test('cluster failure - tells in flight when hosts are killed take effect exactly once [G4]', async () => {
