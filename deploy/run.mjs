@@ -19,7 +19,7 @@ const usage = `Usage: node deploy/run.mjs <command> [options]
 `;
 
 /** Milliseconds one test file's tests may take each: a hang becomes a failure, never a stuck build. */
-const testTimeoutMs = 120_000;
+const testTimeoutMs = 300_000;
 const testFolders = ['unit', 'conformance', 'integration', 'fault', 'browser', 'repo'];
 
 /** Test files under test/<folder>. Listed here, because a pattern that matches nothing would fail the run. */
