@@ -186,6 +186,8 @@ export const limits = {
   valueDepthMax: 128,
   /** Milliseconds the end of a subscription waits for what is still on the way to it. */
   unsubscribeMs: 1_000,
+  /** Milliseconds that a drained host may still take to remove its heartbeat when its drain has used up `drainMs`. Then others wait for the lease. */
+  leaveMs: 1_000,
   /** Partitions that one host hands over at the same time; the rest wait their turn. */
   handOversMax: 16,
   /** Durable tells of one partition handled at once; the rest wait in the stream. */
