@@ -75,3 +75,21 @@ test('drain - a second signal stops at once, also while the first cannot finish 
   await more(1);
   await settle();
 });
+
+test('drain - a daemon that is told to stop while NATS is gone ends too, within its drain time, and what it held is served when both are back [G8]', async (t) => {
+  const stack = await startStack(t, { gateway: faultConfig.gateway, daemon: { ...faultConfig.daemon, drain_ms: 3_000, lease_ttl_ms: 600_000 } });
+  const talkers = await startTalkers(2, { stack, random: draw(1), length: 4 });
+  t.after(async () => { await Promise.all(talkers.map((talker) => talker.leave())); });
+  const [daemon] = stack.daemons;
+  assert.ok(daemon);
+  for (const talker of talkers) talker.talk();
+  await Promise.all(talkers.map((talker) => talker.until(() => talker.events.length > 10)));
+  await stack.nats.kill('SIGKILL');
+  assert.equal(await within(restMs, 'the daemon ends', daemon.kill('SIGTERM'), () => stack.report()), 0);
+  await stack.nats.restart();
+  await daemon.start();
+  await within(restMs, 'every turn ends', Promise.all(talkers.map((talker) => talker.rest())), () => talkersReport(talkers));
+  const journals = await openJournals(stack.nats.url, faultConfig.daemon.partitions);
+  t.after(() => journals.close());
+  await assertNothingLost(journals, talkers);
+});
