@@ -120,7 +120,10 @@ const partitionToken = /^(0|[1-9]\d{0,4})$/;
 
 const parseFrom = (subject: string, head: string, skip: number): ParsedCommand => {
   const t = subject.split('.');
-  const [org, type, key, command] = t.slice(skip);
+  const org = t[skip];
+  const type = t[skip + 1];
+  const key = t[skip + 2];
+  const command = t[skip + 3];
   if (t[0] !== head || t.length !== skip + 4 || (skip === 2 && !partitionToken.test(t[1] ?? '')) || org === undefined || type === undefined || key === undefined || command === undefined) {
     throw coded('bad_request', 'The subject is not an actor address.');
   }

@@ -154,7 +154,7 @@ class LocalEngine implements Engine {
       if (monotonic >= this.#lease) throw coded('not_owner');
       const late = overdue(message, monotonic);
       if (late !== undefined) throw late;
-      const key = addressTokens(message.address);
+      const key = message.tokens ?? addressTokens(message.address);
       const active = this.#activations.get(key);
       const type = active?.compiled ?? this.#type(message.address, key);
       const command = type.commands.get(message.command);

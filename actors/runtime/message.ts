@@ -8,6 +8,8 @@ import type { ActorAddress } from '../../contracts/subjects.ts';
 /** One message to one actor. `input` is decoded JSON, not yet validated. */
 export interface Message {
   readonly address: ActorAddress;
+  /** `addressTokens(address)`, from a sender that has made or parsed them already. */
+  readonly tokens?: string;
   readonly command: string;
   readonly input: unknown;
   readonly principal: Principal;

@@ -51,6 +51,9 @@ export interface Listener {
   idle(): Promise<void>;
 }
 
+/** `part.<n>.<tokens>.<command>`, once it has been parsed. */
+const ownerHead = 'part.';
+
 export const createListener = ({ nc, engine, sender, clock, log, statistics }: ListenOptions): Listener => {
   let serving = 0;
   let aloneUntilMs = Number.POSITIVE_INFINITY;
@@ -86,7 +89,8 @@ export const createListener = ({ nc, engine, sender, clock, log, statistics }: L
     const { org, type, key, command } = parseOwnerSubject(msg.subject);
     const request = decodeOwnerRequest(msg);
     return {
-      address: { org, type, key }, command, input: request.input, principal: request.principal,
+      address: { org, type, key }, tokens: msg.subject.slice(msg.subject.indexOf('.', ownerHead.length) + 1, msg.subject.lastIndexOf('.')),
+      command, input: request.input, principal: request.principal,
       ...(request.id === undefined ? {} : { id: request.id }),
       deadlineAt: clock.monotonic() + request.deadlineMs,
     };

@@ -75,14 +75,14 @@ export const createRouter = ({ partitions, lean, inbox, clock, engine }: RouterO
   /** A promise less a call than an async function: an ask passes here three hundred thousand times a second. May throw. */
   const attempt = (message: Message, tokens: string, n: number, deadlineAt: number): Promise<unknown> => {
     const local = engine();
-    if (local.held.has(n)) return local.deliver({ ...message, input: copyJson(message.input), deadlineAt }).then(copyJson);
+    if (local.held.has(n)) return local.deliver({ ...message, tokens, input: copyJson(message.input), deadlineAt }).then(copyJson);
     return send(message, tokens, n, deadlineAt).then(decodeAnswer);
   };
 
   const send = (message: Message, tokens: string, n: number, deadlineAt: number): Promise<Msg> => {
     const leftMs = deadlineAt - clock.monotonic();
     if (leftMs <= 0) throw coded('deadline_exceeded');
-    const data = encodeOwnerRequest({ input: message.input, principal: message.principal, id: message.id, deadlineMs: leftMs });
+    const data = encodeOwnerRequest({ input: message.input, principal: message.principal, id: message.id, deadlineMs: Math.ceil(leftMs) });
     // With an id a lost answer is asked for again before the deadline; without one it must be waited for.
     const timeoutMs = message.id === undefined ? leftMs : Math.min(leftMs, limits.askAttemptMs);
     const { signal } = message;
