@@ -1,53 +1,41 @@
 /**
- * One start per folder: the file `run/start.pid` names the process that holds `.troupe`.
+ * One start per folder: whoever holds an exclusive flock(2) on `run/start.lock` has `.troupe`; `run/start.pid` names it.
  *
- * Guarantee: of any number of starts at once, one gets the lock (the file appears by `link`, which fails when it exists);
- * a file whose process is gone is moved away by whoever finds it, and only if it still is the file that was looked at.
+ * Guarantee: of any number of starts at once exactly one gets the lock, and the kernel gives it back when its process ends,
+ * however it ends: a file left behind means nothing.
  */
-import { linkSync, renameSync, rmSync } from 'node:fs';
+import { closeSync, openSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
+import koffi from 'koffi';
 import { writePrivate, type Folder } from './folder.ts';
 import { isAlive, markOf, readMark, type ProcessMark } from './process-mark.ts';
 
-export type Lock = { readonly held: true; release(): void } | { readonly held: false; readonly by: ProcessMark };
-
-const codeOf = (error: unknown): unknown => (error instanceof Error && 'code' in error ? error.code : undefined);
+/** `by` is undefined while the holder has not named itself yet. */
+export type Lock = { readonly held: true; release(): void } | { readonly held: false; readonly by: ProcessMark | undefined };
 
 export const startFile = (folderPath: string): string => join(folderPath, 'run', 'start.pid');
 
+/** LOCK_EX | LOCK_NB of sys/file.h. */
+const exclusiveNow = 2 | 4;
+
 /** Takes the folder for this process, or says who has it. */
 export const takeLock = (folder: Folder): Lock => {
-  const file = startFile(folder.path);
   const own = markOf(process.pid);
   if (own === undefined) throw new Error('The start time of this process cannot be read.');
-  const draft = `${file}.${process.pid}`;
-  writePrivate(draft, JSON.stringify(own));
-  try {
-    for (;;) {
-      try {
-        linkSync(draft, file);
-        return { held: true, release: () => { if (readMark(file)?.pid === process.pid) rmSync(file, { force: true }); } };
-      } catch (error) {
-        if (codeOf(error) !== 'EEXIST') throw error;
-      }
-      const holder = readMark(file);
-      if (holder !== undefined && isAlive(holder)) return { held: false, by: holder };
-      const aside = `${draft}.old`;
-      try {
-        renameSync(file, aside);
-      } catch (error) {
-        if (codeOf(error) === 'ENOENT') continue;
-        throw error;
-      }
-      const moved = readMark(aside);
-      if (moved !== undefined && isAlive(moved)) {
-        // Another start took the lock between the look and the move: give it back.
-        renameSync(aside, file);
-        return { held: false, by: moved };
-      }
-      rmSync(aside, { force: true });
-    }
-  } finally {
-    rmSync(draft, { force: true });
+  const file = startFile(folder.path);
+  const flock: (fd: number, operation: number) => number = koffi.load(null).func('int flock(int fd, int operation)');
+  const fd = openSync(join(folder.run, 'start.lock'), 'a', 0o600);
+  if (flock(fd, exclusiveNow) !== 0) {
+    closeSync(fd);
+    const holder = readMark(file);
+    return { held: false, by: holder !== undefined && isAlive(holder) ? holder : undefined };
   }
+  writePrivate(file, JSON.stringify(own));
+  return {
+    held: true,
+    release: () => {
+      rmSync(file, { force: true });
+      closeSync(fd);
+    },
+  };
 };

@@ -84,7 +84,7 @@ const began = performance.now();
 const folder = openFolder(resolve(options.dir));
 const lock = takeLock(folder);
 if (!lock.held) {
-  say.fail(`Troupe runs here already (process ${lock.by.pid}). Stop it with npm stop; its addresses are in ${folder.devFile}.`);
+  say.fail(`Troupe runs here already (${lock.by === undefined ? 'it is just starting' : `process ${lock.by.pid}`}). Stop it with npm stop; its addresses are in ${folder.devFile}.`);
   process.exit(3);
 }
 

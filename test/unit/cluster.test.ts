@@ -55,7 +55,7 @@ test('copy - equals a JSON round trip for every JSON value and shares nothing wi
 });
 
 test('copy - what JSON has no form for becomes what a round trip makes of it', () => {
-  const odd = { at: new Date(0), gone: undefined, none: Number.NaN, map: new Map([[1, 2]]), items: [undefined, 1], [Symbol('s')]: 1 };
+  const odd = { at: new Date(0), zero: -0, gone: undefined, none: Number.NaN, map: new Map([[1, 2]]), items: [undefined, 1], [Symbol('s')]: 1 };
   assert.deepEqual(copyJson(odd), JSON.parse(JSON.stringify(odd)));
 });
 

@@ -21,7 +21,8 @@ const roundTrip = (value: unknown): unknown => {
 const copyAt = (value: unknown, depth: number): unknown => {
   switch (typeof value) {
     case 'string': case 'boolean': case 'undefined': return value;
-    case 'number': return Number.isFinite(value) ? value : null;
+    // JSON has no negative zero, and -0 + 0 is 0.
+    case 'number': return Number.isFinite(value) ? value + 0 : null;
     case 'object': break;
     default: return roundTrip(value);
   }
