@@ -87,6 +87,8 @@ export const limits = {
   upstreamDeadlineMs: 10_000,
   /** Milliseconds between link pings; two unanswered ones close the connection. */
   linkPingMs: 5_000,
+  /** Milliseconds a daemon that has closed a connection waits for the gateway's end; then it is cut. */
+  linkLingerMs: 500,
   /** Milliseconds a new link connection has for its hello. */
   linkHelloMs: 2_000,
   /** Bytes queued towards one link peer at which a new request is refused with `overloaded` and a stream that sends is ended with 4004. */

@@ -360,7 +360,7 @@ export class LinkPeer {
     clearInterval(this.#sweep);
     clearInterval(this.#silence);
     this.#batch.stop();
-    if (written) this.#socket.destroySoon();
+    if (written) this.#linger();
     else this.#socket.destroy();
     if (error !== undefined) this.#options.log.warn({ code: error.code, reason: error.message }, 'gateway connection ended');
     const gone = coded('aborted', undefined, { cause: error });
@@ -370,6 +370,15 @@ export class LinkPeer {
     this.#streams.clear();
     for (const stream of streams) stream.onEnd();
     this.#options.onEnd(this);
+  }
+
+  /** Half-closes and waits for the gateway's end: a gateway that writes into a closed socket would lose the frames it has not read. */
+  #linger(): void {
+    this.#socket.removeAllListeners('data');
+    this.#socket.resume();
+    this.#socket.end();
+    const patience = setTimeout(() => { this.#socket.destroy(); }, limits.linkLingerMs);
+    this.#socket.once('close', () => { clearTimeout(patience); });
   }
 }
 
