@@ -55,7 +55,7 @@ describe('e2e replay', () => {
     for (const cold of [false, true]) {
       if (cold) {
         await e.stack.daemons[0]?.restart();
-        await e.stack.gateways[0]?.ready();
+        for (const gateway of e.stack.gateways) await gateway.ready();
       }
       for (const position of [0, 1, 2, Math.floor(head / 2), head - 1]) {
         const again = await replayed(visitor, sid, position, head);
