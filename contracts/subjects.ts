@@ -95,6 +95,14 @@ export const wildcards = {
 /** Queue group of the public command address: one host answers each request. */
 export const queueGroup = 'troupe';
 
+const replyHead = /^_[A-Za-z0-9_-]*\../;
+/**
+ * True for a reply subject that a host may answer to: its first token begins with `_`, as client inboxes (`_INBOX…`) and the replies of
+ * imported services (`_R_`) do. NATS checks who publishes, never the reply subject that comes along: answered without a look, a client
+ * would write with the host's permissions to a journal, a lease, another organization's feed or `$JS.API`.
+ */
+export const isReplyAddress = (subject: string): boolean => replyHead.test(subject);
+
 /** RePublish rule of the journal streams: the partition token is dropped. Tried in notes/jetstream. */
 export const republish = {
   src: 'journal.*.*.*.*',

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import type { NatsConnection } from 'nats';
 import { createListener, type Listener } from '../../actors/runtime/cluster/listen.ts';
-import { createStatistics } from '../../actors/runtime/cluster/service.ts';
+import { createStatistics, startService } from '../../actors/runtime/cluster/service.ts';
 import { errorHeaders } from '../../actors/runtime/cluster/wire.ts';
 import type { Engine, Message, Sender } from '../../actors/runtime/message.ts';
 import { connectNats } from '../../actors/runtime/nats/connect.ts';
@@ -97,4 +97,29 @@ test('listen - an error that is not coded leaves the host as internal_error, wit
   assert.equal(reply.headers.get(errorHeaders.status), '500');
   assert.ok(!reply.string().includes('secret'));
   await partition.stop();
+});
+
+test('listen - a reply subject that is no inbox is never written to, by a command or by the service listing', async () => {
+  const delivered: string[] = [];
+  const one = listener((message) => { delivered.push(message.address.key); return Promise.resolve({ said: message.address.key }); });
+  const commands = one.commands();
+  const statistics = createStatistics([]);
+  const service = startService({ nc: host, id: 'one', host: 'one', version: '0.0.0', statistics, clock: systemClock });
+  const written: string[] = [];
+  const spy = client.subscribe('>', { callback: (_error, msg) => { if (!/^(actor|\$SRV|_INBOX)\./.test(msg.subject)) written.push(msg.subject); } });
+  await Promise.all([host.flush(), client.flush()]);
+  const targets = ['journal.5.acme.session.a', '$KV.partitions.5', '$JS.API.STREAM.PURGE.JOURNAL_0', 'events.acme.session.a', 'part.1.acme.session.a.send', 'inbox.1.acme.session.a.send', '_', 'INBOX.x'];
+  for (const reply of targets) {
+    client.publish('actor.dev.tally.k.get', '{}', { reply });
+    client.publish('$SRV.PING', '', { reply });
+  }
+  // Behind them on the same connection: when these are answered, those have been looked at.
+  assert.deepEqual((await client.request('actor.dev.tally.last.get', '{}', { timeout: 5_000 })).json(), { said: 'last' });
+  await client.request('$SRV.PING', '', { timeout: 5_000 });
+  await client.flush();
+  assert.deepEqual(written, []);
+  assert.deepEqual(delivered, ['last']);
+  spy.unsubscribe();
+  service.stop();
+  await commands.stop();
 });

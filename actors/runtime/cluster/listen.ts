@@ -13,11 +13,12 @@
  * L3  A public caller is the integrator of the organization its subject names: NATS permissions confine it to that, and
  *     the engine admits it to public commands only. Owner addresses (`part.>`) are for hosts; a credential for
  *     integrators must not allow them, since their principal is believed.
+ * L4  Answers go to inboxes only (`isReplyAddress`): a caller cannot make this host write anywhere else in its name.
  */
 import type { Msg, NatsConnection, Subscription } from 'nats';
 import { coded } from '../../../contracts/errors.ts';
 import { limits } from '../../../contracts/limits.ts';
-import { parseCommandSubject, parseOwnerSubject, queueGroup, wildcards } from '../../../contracts/subjects.ts';
+import { isReplyAddress, parseCommandSubject, parseOwnerSubject, queueGroup, wildcards } from '../../../contracts/subjects.ts';
 import type { Log } from '../log.ts';
 import type { Engine, Message, Sender } from '../message.ts';
 import type { Clock } from '../store.ts';
@@ -128,7 +129,9 @@ export const createListener = ({ nc, engine, sender, clock, log, statistics }: L
           return;
         }
         // Without a reply subject nobody waits; a durable tell is what a caller wants then.
-        if (msg.reply !== undefined && msg.reply !== '') onRequest(msg);
+        if (msg.reply === undefined || msg.reply === '') return;
+        if (isReplyAddress(msg.reply)) onRequest(msg);
+        else log.debug({ subject: msg.subject, reply: msg.reply }, 'a request was dropped: its reply subject is no inbox');
       },
     });
     return {

@@ -2,10 +2,10 @@
  * The host as a NATS service (ADR-32), so that the standard tools (`nats micro ls`, `info`, `stats`) list every actor type
  * and command and count their calls. One service instance per host, one endpoint per public command.
  *
- * It answers `$SRV.PING|INFO|STATS`, `….<name>` and `….<name>.<id>`. The commands themselves are served by listen.ts.
+ * It answers `$SRV.PING|INFO|STATS`, `….<name>` and `….<name>.<id>`, to inboxes only (`isReplyAddress`). The commands themselves are served by listen.ts.
  */
 import type { NatsConnection } from 'nats';
-import { queueGroup } from '../../../contracts/subjects.ts';
+import { isReplyAddress, queueGroup } from '../../../contracts/subjects.ts';
 import type { ActorDefinition } from '../define.ts';
 import type { Clock } from '../store.ts';
 
@@ -100,7 +100,7 @@ export const startService = ({ nc, id, host, version, statistics, clock, status 
   };
   const subscriptions = Object.entries(answers).flatMap(([verb, build]) =>
     [`$SRV.${verb}`, `$SRV.${verb}.${serviceName}`, `$SRV.${verb}.${serviceName}.${id}`].map((subject) => nc.subscribe(subject, {
-      callback: (error, msg) => { if (error === null) msg.respond(JSON.stringify(build())); },
+      callback: (error, msg) => { if (error === null && isReplyAddress(msg.reply ?? '')) msg.respond(JSON.stringify(build())); },
     })));
   return { stop: () => { for (const subscription of subscriptions) subscription.unsubscribe(); } };
 };
