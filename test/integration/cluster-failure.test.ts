@@ -149,7 +149,7 @@ const zombie = async (stuckClock: boolean): Promise<{ key: string; traces: strin
   a.pause();
   // These lie in the stopped host's socket until it runs again; the host that takes over does not see them.
   for (let i = 0; i < 5; i++) {
-    nc.publish(ownerSubject(n, address(key), 'traced'), JSON.stringify({ input: { name: `zombie-${i}` }, principal: { kind: 'system' }, deadlineMs: 60_000 }), { reply: `nobody.${i}` });
+    nc.publish(ownerSubject(n, address(key), 'traced'), JSON.stringify({ input: { name: `zombie-${i}` }, principal: { kind: 'system' }, deadlineMs: 60_000 }), { reply: `_INBOX.nobody.${i}` });
   }
   await nc.flush();
   await b.when((says) => says.kind === 'owned' && says.owned.length === partitions);
