@@ -140,6 +140,8 @@ test('npm start - starts, admits its user to the admin socket, heals after kill 
     process.kill(ready.pids[name] ?? assert.fail(`${name} has no pid`), 'SIGKILL');
     await back;
   }
+  // The gateway dials the restarted daemon again within a second; until then it says 503.
+  while ((await ask(dev, 'GET', '/healthz')).status !== 200) t.signal.throwIfAborted();
   const resumed = await ask(dev, 'POST', '/v1/agent/create_session', { user_id: dev.user.id, project_id: 'tour', resume_sid: session.sid });
   assert.equal(resumed.status, 200, resumed.text);
   assert.deepEqual(chatSession.parse(JSON.parse(resumed.text)), session);
