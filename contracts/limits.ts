@@ -18,6 +18,10 @@ export const limits = {
   bodyMaxBytes: 64 * 1024,
   /** Bytes of an attachment uploaded over the edge. Longer: 413 `payload_too_large`. */
   attachmentMaxBytes: 4 * 1024 * 1024,
+  /** Uploads of one user under way on one gateway process, waiting for their answer included. More: 429 `rate_limited`. */
+  uploadsPerUserMax: 8,
+  /** Bytes of all request bodies that one gateway process holds. More: 503 `overloaded`. */
+  bodiesMaxBytes: 256 * 1024 * 1024,
   /** Bytes of a request's head, all headers together. Longer: 431 by uWebSockets.js. Holds a bearer in both forms and some cookies. */
   headMaxBytes: 32 * 1024,
   /** Bytes of one client frame that is still read to be answered with 1009. Longer: the connection is cut without a close frame. */

@@ -150,7 +150,7 @@ export const routes = {
     id: 'put_blob', wire: 5, surface: 'edge', method: 'POST', path: '/v1/agent/blobs',
     summary: 'Stores an attachment for send_message; the answer\'s hash is its attachment_blob_ref.',
     auth: { kind: 'tier1' }, body: 'raw', bodyMaxBytes: limits.attachmentMaxBytes,
-    answers: { 201: z.strictObject({ hash: z.string(), size: z.int() }) }, errors: ['payload_too_large'], serve: { by: 'daemon' },
+    answers: { 201: z.strictObject({ hash: z.string(), size: z.int() }) }, errors: ['payload_too_large', 'rate_limited', 'overloaded'], serve: { by: 'daemon' },
   }),
   listSessions: route({
     id: 'list_sessions', wire: 6, surface: 'edge', method: 'GET', path: '/v1/agent/sessions',

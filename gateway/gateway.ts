@@ -11,6 +11,7 @@ import { limits } from '../contracts/limits.ts';
 import { startAdmin, type Admin, type AdminOps } from './admin.ts';
 import { Admission } from './admission.ts';
 import { trustedProxies } from './address.ts';
+import { Bodies } from './bodies.ts';
 import { Buckets, type BucketState } from './bucket.ts';
 import { Capabilities } from './capability.ts';
 import { readPair, watchCertificate, type CertificateState } from './certificate.ts';
@@ -40,6 +41,7 @@ export interface GatewayDependencies {
   readonly files?: ConsoleFiles;
   readonly fetch?: typeof globalThis.fetch;
   readonly peers?: PeerLookup;
+  readonly bodies?: Bodies;
 }
 
 export interface Gateway {
@@ -86,7 +88,7 @@ export const startGateway = async (config: GatewayConfig, dependencies: GatewayD
   /** Told when a request or socket has ended. */
   const ends = new Set<() => void>();
   const server = await startServer({
-    host: config.listen.host, port: config.listen.port, certificate: files, proxies, pipeline,
+    host: config.listen.host, port: config.listen.port, certificate: files, proxies, pipeline, bodies: dependencies.bodies ?? new Bodies(),
     files: makeFiles(dependencies.files ?? new Map()),
     admitUpgrade: (request) => upgrades.admit(request),
     openStream: (upgrade) => new StreamConnection({

@@ -6,7 +6,8 @@
  * T2  A certificate swap refuses no connection: one acceptor holds the listening socket for ever and hands every accepted
  *     connection to the app with the newest certificate; older apps keep their connections. (Closing one of two listening
  *     sockets, the usual way, resets what waits in its accept queue: measured.)
- * T3  A body is read in pieces and never beyond the route's bound; a request that its client gives up is aborted upstream.
+ * T3  A body is read in pieces and never beyond the route's bound; what all bodies hold is bounded (bodies.ts). A request that its
+ *     client gives up is aborted upstream.
  * T4  Several processes may listen on one port (SO_REUSEPORT; uWebSockets.js sets it for every port but 0).
  * Strings of a request are read before the handler returns: uWebSockets.js reuses their memory.
  */
@@ -17,6 +18,8 @@ import { limits } from '../contracts/limits.ts';
 import { routeList, routes, type Route } from '../contracts/routes.ts';
 import { remoteAddress, type TrustedProxies } from './address.ts';
 import type { Answer } from './answer.ts';
+import type { Bodies, HeldBody } from './bodies.ts';
+import type { Admitted } from './gate.ts';
 import type { Pipeline } from './route.ts';
 import type { Files } from './static.ts';
 import type { StreamConnection } from './stream.ts';
@@ -34,6 +37,7 @@ export interface ServerOptions {
   readonly certificate: CertificateFiles;
   readonly proxies: TrustedProxies;
   readonly pipeline: Pipeline;
+  readonly bodies: Bodies;
   readonly files: Files;
   readonly admitUpgrade: (request: UpgradeRequest) => Upgrade | Promise<Upgrade>;
   readonly openStream: (upgrade: Upgrade) => StreamConnection;
@@ -86,6 +90,7 @@ const loadUws = async (): Promise<typeof import('uWebSockets.js') & { _cfg(optio
 export const startServer = async (options: ServerOptions): Promise<Server> => {
   const uws = await loadUws();
   const sockets = new Set<StreamConnection>();
+  const { bodies } = options;
   let accepting = true;
   let requests = 0;
 
@@ -146,24 +151,34 @@ export const startServer = async (options: ServerOptions): Promise<Server> => {
     const expectsBody = route.body !== undefined;
     const length = Number(req.getHeader('content-length'));
     const query = req.getQuery();
+    const held = bodies.open();
+    const enter = (caller: Admitted): Admitted => {
+      if (route.body === 'raw' && caller.kind === 'tier1') held.upload(caller.identity.sub);
+      return caller;
+    };
+    const framed = hasOneFraming(req);
     try {
-      const admitted = pipeline.admit(route, addressOf(res, req), req.getHeader('authorization'));
+      if (!framed) throw coded('bad_request', 'The length of the body is ambiguous.');
+      const verified = pipeline.admit(route, addressOf(res, req), allOf(req, 'authorization'));
+      const admitted = verified instanceof Promise ? verified.then(enter) : enter(verified);
       // In the same chain as the admission: a rejection of either is always handled.
       const body = !expectsBody ? Promise.resolve(new Uint8Array())
-        : length > route.bodyMaxBytes ? Promise.reject(coded('payload_too_large')) : collect(res, route.bodyMaxBytes, gone.signal);
+        : length > route.bodyMaxBytes ? Promise.reject(coded('payload_too_large')) : collect(res, route.bodyMaxBytes, held, gone.signal);
       requests += 1;
       Promise.all([admitted, body]).then(async ([caller, bytes]) => {
         const answer = await pipeline.serve(route, caller, bytes, query, gone.signal);
         pipeline.count(route.id, answer.status);
         settle(answer, false);
       }).catch((error: unknown) => {
-        if (!gone.signal.aborted) settle(pipeline.refuse(route.id, error), isTooLarge(error));
+        if (!gone.signal.aborted) settle(pipeline.refuse(route.id, error), leavesBody(error));
       }).finally(() => {
+        held.release();
         requests -= 1;
         options.onEnded();
       });
     } catch (error) {
-      settle(pipeline.refuse(route.id, error), length > limits.bodyMaxBytes || isTooLarge(error));
+      held.release();
+      settle(pipeline.refuse(route.id, error), !framed || length > limits.bodyMaxBytes || leavesBody(error));
     }
   };
 
@@ -206,7 +221,7 @@ export const startServer = async (options: ServerOptions): Promise<Server> => {
     try {
       if (!accepting) throw coded('draining');
       const admitted = options.admitUpgrade({
-        address: addressOf(res, req), authorization: req.getHeader('authorization'), protocols: allOf(req, 'sec-websocket-protocol'),
+        address: addressOf(res, req), authorization: allOf(req, 'authorization'), protocols: allOf(req, 'sec-websocket-protocol'),
         version: req.getHeader('sec-websocket-version'), query: req.getQuery(),
       });
       if (!(admitted instanceof Promise)) return enter(admitted);
@@ -280,10 +295,22 @@ const allOf = (req: HttpRequest, name: string): string => {
   return lines.join(',');
 };
 
-const isTooLarge = (error: unknown): boolean => error instanceof Error && 'code' in error && error.code === 'payload_too_large';
+/**
+ * False if the head says the body's length twice in different words, or in a coding other than `chunked`: uWebSockets.js takes the first
+ * and any, a proxy before us may take another, and what one of them holds for a body is a request to the other (RFC 9112 section 6.3).
+ */
+const hasOneFraming = (req: HttpRequest): boolean => {
+  const coding = req.getHeader('transfer-encoding');
+  if (coding !== '' && allOf(req, 'transfer-encoding').toLowerCase() !== 'chunked') return false;
+  return req.getHeader('content-length') === '' || new Set(allOf(req, 'content-length').split(',')).size === 1;
+};
 
-/** Reads a body of at most `maxBytes`. Rejects with `payload_too_large`, or `aborted` when the client has gone. */
-const collect = (res: HttpResponse, maxBytes: number, gone: AbortSignal): Promise<Uint8Array> =>
+/** Refusals that come while a body may still be on its way: the connection ends with them. */
+const leaving: ReadonlySet<unknown> = new Set(['payload_too_large', 'overloaded']);
+const leavesBody = (error: unknown): boolean => error instanceof Error && 'code' in error && leaving.has(error.code);
+
+/** Reads a body of at most `maxBytes`. Rejects with `payload_too_large`, `overloaded` (too much is held), or `aborted` when the client has gone. */
+const collect = (res: HttpResponse, maxBytes: number, held: HeldBody, gone: AbortSignal): Promise<Uint8Array> =>
   new Promise((resolve, reject) => {
     let chunks: Buffer[] = [];
     let bytes = 0;
@@ -296,6 +323,11 @@ const collect = (res: HttpResponse, maxBytes: number, gone: AbortSignal): Promis
       if (bytes > maxBytes) {
         chunks = [];
         reject(coded('payload_too_large'));
+        return;
+      }
+      if (!held.take(chunk.byteLength)) {
+        chunks = [];
+        reject(coded('overloaded'));
         return;
       }
       // Copied: uWebSockets.js takes the chunk back when this call returns.

@@ -1,7 +1,12 @@
 /** Rate limits of the gateway over real TLS, with a clock that the tests move: which bucket is drawn from, how much, for whom. */
 import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import { setImmediate as turn } from 'node:timers/promises';
+import { connect, type TLSSocket } from 'node:tls';
 import { test } from 'node:test';
 import { gatewayConfig } from '../../contracts/config.ts';
+import { limits as bounds } from '../../contracts/limits.ts';
+import { Bodies } from '../../gateway/bodies.ts';
 import { refusal, startEdge, type Edge, type EdgeOptions, type Reply } from '../harness/gateway.ts';
 import { manualClock, type ManualClock } from '../harness/manual-clock.ts';
 
@@ -156,4 +161,115 @@ test('gateway limits - behind trusted proxies the address is the right-most untr
     // From a socket that is no proxy the header counts for nothing.
     assert.equal((await via('203.0.113.7', '127.0.0.2')).status, 401);
   }, { trusted_proxies: ['127.0.0.1', '10.0.0.0/8'] });
+});
+
+/** One raw TLS connection; `status` = that of the next answer. */
+const line = async (edge: Edge): Promise<{ socket: TLSSocket; status: () => Promise<string> }> => {
+  const socket = connect({ port: edge.port, host: '127.0.0.1', servername: 'localhost', ca: edge.ca });
+  socket.on('error', () => socket.destroy());
+  await once(socket, 'secureConnect');
+  return {
+    socket,
+    status: async () => {
+      const [chunk] = await once(socket, 'data') as [Buffer];
+      return chunk.toString('latin1', 9, 12);
+    },
+  };
+};
+/** Resolves when the gateway has that many requests under way. */
+const running = async (edge: Edge, count: number): Promise<void> => {
+  while (edge.gateway.requests !== count) await turn();
+};
+const uploadHead = (token: string, bytes: number): string => `POST /v1/agent/blobs HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer ${token}\r\nContent-Length: ${bytes}\r\n\r\n`;
+
+test('gateway limits - one user holds at most uploadsPerUserMax unfinished uploads, others are not touched, and an ended one makes room [G5]', async () => {
+  const edge = await startEdge({ on: { request: (request) => request.answer(request.route?.id === 'health' ? 200 : 201, request.route?.id === 'health' ? 'OK' : { hash: 'h', size: 1 }) } });
+  try {
+    const token = await edge.issuer.token('alice');
+    // The keys are there before: nothing waits for them below.
+    assert.equal((await asUser(edge, token, 'alice')).status, 200);
+    const open = await Promise.all(Array.from({ length: bounds.uploadsPerUserMax }, () => line(edge)));
+    for (const { socket } of open) socket.write(`${uploadHead(token, 2)}a`);
+    await running(edge, bounds.uploadsPerUserMax);
+    const next = await line(edge);
+    next.socket.write(`${uploadHead(token, 2)}ab`);
+    assert.equal(await next.status(), '429');
+    assert.equal((await asUser(edge, token, 'alice')).status, 200);
+    const other = await line(edge);
+    other.socket.write(`${uploadHead(await edge.issuer.token('bob'), 2)}ab`);
+    assert.equal(await other.status(), '201');
+    const [first, second] = open;
+    first?.socket.write('b');
+    assert.equal(await first?.status(), '201');
+    next.socket.write(`${uploadHead(token, 2)}ab`);
+    assert.equal(await next.status(), '201');
+    // One that is given up makes room as well.
+    next.socket.write(`${uploadHead(token, 2)}a`);
+    await running(edge, bounds.uploadsPerUserMax);
+    second?.socket.destroy();
+    await running(edge, bounds.uploadsPerUserMax - 1);
+    const last = await line(edge);
+    last.socket.write(`${uploadHead(token, 2)}ab`);
+    assert.equal(await last.status(), '201');
+    for (const { socket } of [...open, next, other, last]) socket.destroy();
+  } finally {
+    await edge.stop();
+  }
+});
+
+test('gateway limits - bodies beyond what the process may hold are refused with 503 and let go of [G5]', async () => {
+  const bodies = new Bodies(1_000, 8);
+  const edge = await startEdge({ dependencies: { bodies }, on: { request: (request) => request.answer(request.route?.id === 'health' ? 200 : 201, request.route?.id === 'health' ? 'OK' : { hash: 'h', size: 1 }) } });
+  try {
+    const token = await edge.issuer.token('alice');
+    const first = await line(edge);
+    first.socket.write(`${uploadHead(token, 900)}${'a'.repeat(800)}`);
+    while (bodies.bytes < 800) await turn();
+    const second = await line(edge);
+    second.socket.write(`${uploadHead(token, 500)}${'a'.repeat(400)}`);
+    assert.equal(await second.status(), '503');
+    await once(second.socket, 'close');
+    first.socket.write('a'.repeat(100));
+    assert.equal(await first.status(), '201');
+    const third = await line(edge);
+    third.socket.write(`${uploadHead(token, 900)}${'a'.repeat(900)}`);
+    assert.equal(await third.status(), '201');
+    assert.equal(bodies.bytes, 0);
+    for (const { socket } of [first, third]) socket.destroy();
+  } finally {
+    await edge.stop();
+  }
+});
+
+test('gateway http - a body whose length is said in two ways, and a request with two bearers, are refused', async () => {
+  const edge = await startEdge();
+  try {
+    const token = await edge.issuer.token('alice');
+    const foreign = await edge.issuer.token('bob');
+    const body = JSON.stringify({ user_id: 'alice' });
+    const ask = async (...fields: string[]): Promise<{ status: string; closed: Promise<unknown>; socket: TLSSocket }> => {
+      const { socket, status } = await line(edge);
+      const closed = once(socket, 'close');
+      socket.write([`POST ${bootstrapPath} HTTP/1.1`, 'Host: localhost', ...fields, '', body].join('\r\n'));
+      return { status: await status(), closed, socket };
+    };
+    const bearer = `Authorization: Bearer ${token}`;
+    const length = `Content-Length: ${body.length}`;
+    for (const fields of [[bearer, 'Content-Length: 0', length], [bearer, length, 'Content-Length: 0'], [bearer, 'Transfer-Encoding: gzip', 'Transfer-Encoding: chunked'], [bearer, 'Transfer-Encoding: xchunked']]) {
+      const { status, closed } = await ask(...fields);
+      assert.equal(status, '400', fields.slice(1).join(', '));
+      // What would be the body to somebody else must not be read as a request.
+      await closed;
+    }
+    for (const fields of [[bearer, `Authorization: Bearer ${foreign}`], [`Authorization: Bearer ${foreign}`, bearer]]) {
+      const { status, socket } = await ask(...fields, length);
+      assert.equal(status, '401');
+      socket.destroy();
+    }
+    const fine = await ask(bearer, length, length);
+    assert.equal(fine.status, '200');
+    fine.socket.destroy();
+  } finally {
+    await edge.stop();
+  }
 });
