@@ -99,6 +99,30 @@ export const daemonConfig = z.strictObject({
     origins: z.array(z.string().min(1)).min(1),
   }).optional(),
   session_idle_ms: z.int().positive().default(limits.sessionIdleMs),
+  /** Accounts, organizations and what belongs to them. Absent = no platform surface: its routes are `not_found`. Needs postgres. The same on every daemon. */
+  platform: z.strictObject({
+    /** Address people and clients use, without a slash at the end: `iss` of tokens, base of links. */
+    base_url: z.url().refine((url) => new URL(url).origin === url),
+    /** ES256 private key (PEM, PKCS 8) that signs access tokens and gateway tokens. */
+    signing_key_path: path,
+    /** Keys that signed before it (PEM, SPKI): still believed. */
+    former_key_paths: z.array(path).max(8).default([]),
+    /** `aud` of gateway tokens: the gateways' `name`. */
+    gateway_name: z.string().min(1).default('troupe-gateway'),
+    /** Milliseconds an access token lives; the environment's JWT_ACCESS_EXPIRY_MS goes before it. */
+    access_expiry_ms: z.int().min(1_000).default(limits.accessTtlMs),
+    /** JSON {version, documents: [{id, title, url, sha256}]}; absent = the built-in development manifest. */
+    legal_manifest_path: path.optional(),
+    google: z.strictObject({
+      issuer: z.url().default('https://accounts.google.com'), client_id: z.string().min(1), client_secret_path: path,
+      /** Development and tests: an issuer without TLS. */
+      allow_insecure: z.boolean().default(false),
+    }).optional(),
+    github: z.strictObject({
+      authorize_url: z.url().default('https://github.com/login/oauth/authorize'), token_url: z.url().default('https://github.com/login/oauth/access_token'),
+      api_url: z.url().default('https://api.github.com'), client_id: z.string().min(1), client_secret_path: path, allow_insecure: z.boolean().default(false),
+    }).optional(),
+  }).optional(),
   models: z.strictObject({
     default: z.string(),
     registry: z.array(modelEntry).min(1),

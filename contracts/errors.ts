@@ -45,6 +45,27 @@ export const errors = {
   rate_limited: refusal(429, 'Too many requests. Wait for Retry-After seconds.', 'later', 4001),
   too_many_sockets: refusal(429, 'This user has too many open streams on this gateway.', 'later'),
 
+  // platform
+  stale_policy: refusal(401, 'The terms have changed since this token was made. Accept them and get a new token.'),
+  legal_acceptance_required: refusal(403, 'The current terms must be accepted first.'),
+  plan_limit: refusal(403, 'The plan allows no more of these.'),
+  credits_exhausted: refusal(402, 'The credits of this plan are used up.'),
+  bad_code: refusal(400, 'The code is wrong, was used or has expired. Ask for a new one.'),
+  signin_refused: refusal(400, 'The sign-in was not completed. Start again.'),
+  device_expired: refusal(410, 'The code has expired. Start again on the device.'),
+
+  // OAuth endpoints: `error` of RFC 6749 section 5.2 and RFC 8628 section 3.5
+  invalid_request: refusal(400, 'A parameter is missing or malformed.'),
+  invalid_grant: refusal(400, 'The code is unknown, was used or belongs to another client.'),
+  /** Shown as `invalid_grant`: at the refresh endpoint it goes with 401 (decisions, Device flow and tokens). */
+  invalid_refresh: refusal(401, 'The refresh token is unknown, was used or has expired.'),
+  unsupported_grant_type: refusal(400, 'This grant type is not supported here.'),
+  authorization_pending: refusal(400, 'The person has not decided yet.', 'later'),
+  slow_down: refusal(400, 'Polls come too fast: wait 5 seconds longer between them.', 'later'),
+  access_denied: refusal(400, 'The person refused.'),
+  expired_token: refusal(400, 'The device code has expired.'),
+  rate_limit_exceeded: refusal(429, 'Too many requests. Wait for Retry-After seconds.', 'later'),
+
   // sessions
   session_not_found: refusal(404, 'There is no such session.', 'never', 4010),
   sequence_retired: refusal(410, 'That position is not in the retained stream.', 'never', 4005),

@@ -325,6 +325,38 @@ export const limits = {
   /** Characters of a page's cursor. Longer: `bad_request`. */
   cursorMaxChars: 1_024,
 
+  // --- platform (accounts, organizations) --------------------------------------------------------------------------
+  /** Characters of an e-mail address (RFC 5321 section 4.5.3.1.3: a path of 256 with its brackets). */
+  emailMaxChars: 254,
+  /** Characters of a User-Agent that are kept; the rest is cut. */
+  userAgentMaxChars: 256,
+  /** Characters of a CSRF proof. Longer: `bad_request`. */
+  csrfMaxChars: 256,
+  /** Characters of a webhook's URL. Longer: `validation_error`. */
+  webhookUrlMaxChars: 2_048,
+  /** Days of `settings.retentionDays` at most. */
+  retentionDaysMax: 3_650,
+  /** Scopes of one API key. */
+  keyScopesMax: 64,
+  /** Audit entries in one page at most. */
+  auditListMax: 1_000,
+  /** Milliseconds an access token lives (setting JWT_ACCESS_EXPIRY_MS), one of the api-token page, and one of the web console. */
+  accessTtlMs: 86_400_000,
+  apiTokenTtlMs: 90 * 86_400_000,
+  consoleTokenTtlMs: 15 * 60_000,
+  /** Milliseconds a refresh token and a browser session live without being used. */
+  refreshTtlMs: 7 * 86_400_000,
+  browserSessionTtlMs: 7 * 86_400_000,
+  /** Seconds a gateway token (Tier 1) made here lives. */
+  gatewayTokenTtlSec: 900,
+  /** Seconds a device authorization lives, and between two polls (interface 2.1). */
+  deviceTtlSec: 900,
+  deviceIntervalSec: 5,
+  /** Requests a minute: device codes of one address, polls of one device code and address, refreshes of one address (interface 8.2; decisions). */
+  deviceCodesPerMinuteMax: 10,
+  devicePollsPerMinuteMax: 5,
+  refreshesPerMinuteMax: 10,
+
   // --- clients -----------------------------------------------------------------------------------------------------
   /** Messages of one client whose turn has not ended. More: `session_busy` from `send`, nothing is sent. Half of `sessionQueueMax`. */
   clientOutboxMax: 32,

@@ -2,7 +2,7 @@
  * One request on the link as its handler sees it, and its end: a deadline, a cancel, or a gateway that is gone.
  */
 import type { CodedError } from '../../contracts/errors.ts';
-import type { Route } from '../../contracts/routes.ts';
+import type { AnyRoute } from '../../contracts/platform-routes.ts';
 
 export interface Answer {
   /** HTTP status the gateway gives its client. */
@@ -12,8 +12,8 @@ export interface Answer {
 }
 
 /** One request as its handler sees it. */
-export interface Call {
-  readonly route: Route;
+export interface Call<Of extends AnyRoute = AnyRoute> {
+  readonly route: Of;
   /** The capability, unverified; empty where the route needs none. */
   readonly token: string;
   /** A view into the receive buffer, good for the whole call. */
@@ -26,13 +26,13 @@ export interface Call {
 
 /** A call while it runs: what the connection keeps to end it. */
 export class RunningCall implements Call {
-  readonly route: Route;
+  readonly route: AnyRoute;
   readonly token: string;
   readonly body: Buffer;
   readonly deadlineAt: number;
   #controller: AbortController | undefined;
 
-  constructor(route: Route, token: string, body: Buffer, deadlineAt: number) {
+  constructor(route: AnyRoute, token: string, body: Buffer, deadlineAt: number) {
     this.route = route;
     this.token = token;
     this.body = body;

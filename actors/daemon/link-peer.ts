@@ -17,7 +17,7 @@ import {
   decodeClose, decodeRequest, encodeClose, encodeData, encodeFrame, encodeResponse, FrameReader, frameType, hello, linkVersion, type Frame, type Hello,
 } from '../../contracts/link.ts';
 import { FrameBatch } from '../../contracts/link-batch.ts';
-import { routeByWire } from '../../contracts/routes.ts';
+import { anyRouteByWire } from '../../contracts/platform-routes.ts';
 import { closeCodes } from '../../contracts/close.ts';
 import { RunningCall, type Answer, type Call } from './link-call.ts';
 import { PeerStream, type Stream } from './link-stream.ts';
@@ -257,7 +257,7 @@ export class LinkPeer {
     const { id } = frame;
     if (this.#calls.has(id) || this.#streams.has(id)) throw coded('protocol_error', 'The id is in use.');
     const request = decodeRequest(frame.payload);
-    const route = routeByWire.get(request.route);
+    const route = anyRouteByWire.get(request.route);
     if (route === undefined) return this.#refuse(id, coded('unknown_route'));
     if (this.#leaving) return this.#refuse(id, coded('draining'));
     if (this.#calls.size >= limits.linkRequestsMax) return this.#refuse(id, coded('overloaded'));
@@ -304,7 +304,7 @@ export class LinkPeer {
     const { id } = frame;
     if (this.#calls.has(id) || this.#streams.has(id)) throw coded('protocol_error', 'The id is in use.');
     const request = decodeRequest(frame.payload);
-    const route = routeByWire.get(request.route);
+    const route = anyRouteByWire.get(request.route);
     if (route === undefined || route.serve.by !== 'stream') {
       this.#batch.add(encodeClose(id, closeCodes.internal_error.code, closeCodes.internal_error.reason));
       return;

@@ -3,7 +3,7 @@
  */
 import { closeCodes } from '../../contracts/close.ts';
 import { limits } from '../../contracts/limits.ts';
-import type { Route } from '../../contracts/routes.ts';
+import type { AnyRoute } from '../../contracts/platform-routes.ts';
 import type { Outlet } from './watcher.ts';
 
 export interface StreamEvents {
@@ -19,7 +19,7 @@ export interface StreamEvents {
 export interface Stream {
   readonly id: number;
   readonly peer: Outlet;
-  readonly route: Route;
+  readonly route: AnyRoute;
   readonly token: string;
   readonly body: Buffer;
   /** Bytes of credit. May be negative after an oversized text (L5). */
@@ -40,7 +40,7 @@ export interface StreamHost extends Outlet {
 export class PeerStream implements Stream {
   readonly id: number;
   readonly peer: StreamHost;
-  readonly route: Route;
+  readonly route: AnyRoute;
   readonly token: string;
   readonly body: Buffer;
   credit: number = limits.linkInitialCreditBytes;
@@ -48,7 +48,7 @@ export class PeerStream implements Stream {
   #early: string[] = [];
   #ended = false;
 
-  constructor(peer: StreamHost, id: number, route: Route, token: string, body: Buffer) {
+  constructor(peer: StreamHost, id: number, route: AnyRoute, token: string, body: Buffer) {
     this.peer = peer;
     this.id = id;
     this.route = route;

@@ -10,6 +10,7 @@ import { randomUUID } from 'node:crypto';
 import type { z } from 'zod';
 import { coded, CodedError, errorEntry, shown } from '../../contracts/errors.ts';
 import { limits } from '../../contracts/limits.ts';
+import type { PlatformRoute } from '../../contracts/platform.ts';
 import type { Route, UserPrincipal } from '../../contracts/routes.ts';
 import { parseJson, parseValue } from '../../contracts/validate.ts';
 import type { Sender } from '../runtime/message.ts';
@@ -23,7 +24,7 @@ export interface HandlerRequest {
   readonly principal: UserPrincipal | undefined;
   /** Parsed by the route's schema; the bytes as they are for a raw body; the query of a route without one. */
   readonly body: unknown;
-  readonly call: Call;
+  readonly call: Call<Route>;
 }
 /** Answers a route that is served `by: 'daemon'`. Its body must fit the route's schema for the status. */
 export type DaemonHandler = (request: HandlerRequest) => Promise<{ readonly status: number; readonly body: unknown }>;
@@ -41,13 +42,15 @@ export interface ServeOptions {
   readonly ownership: Ownership;
   /** By route id. A route without an entry is `unknown_route`. */
   readonly handlers: Readonly<Record<string, DaemonHandler>>;
+  /** Runs a request of the platform surface; its errors are turned into answers here. Absent = those routes are `not_found`. */
+  readonly platform?: ((call: Call<PlatformRoute>) => Promise<Answer>) | undefined;
   readonly log: Log;
 }
 
 export const createServe = (options: ServeOptions): ((call: Call) => Promise<Answer>) => {
   const { capabilities, actors, ownership, handlers, log } = options;
 
-  const run = async (call: Call): Promise<{ readonly status: number; readonly body: unknown }> => {
+  const run = async (call: Call<Route>): Promise<{ readonly status: number; readonly body: unknown }> => {
     const { route } = call;
     const principal = await capabilities.authorise(route, call.token);
     const body = bodyOf(call);
@@ -77,6 +80,11 @@ export const createServe = (options: ServeOptions): ((call: Call) => Promise<Ans
 
   return async (call) => {
     try {
+      if (isPlatform(call)) {
+        if (options.platform === undefined) throw coded('not_found');
+        return await options.platform(call);
+      }
+      if (!isEdge(call)) throw coded('unknown_route');
       const { status, body } = await run(call);
       const schema = answerOf(call.route, status);
       if (schema === undefined) throw new TypeError(`${call.route.id} answered with status ${status}, which its route does not have`);
@@ -89,11 +97,14 @@ export const createServe = (options: ServeOptions): ((call: Call) => Promise<Ans
   };
 };
 
+const isPlatform = (call: Call): call is Call<PlatformRoute> => call.route.surface === 'platform';
+const isEdge = (call: Call): call is Call<Route> => call.route.surface === 'edge';
+
 /** What the daemon's part of the answer must be: a route that the gateway mints for has one of its own. */
 const answerOf = ({ serve, answers }: Route, status: number): z.ZodType | undefined =>
   (status === 200 && serve.by === 'daemon' && serve.mint !== undefined ? serve.mint.agrees : answers[status]);
 
-const bodyOf = (call: Call): unknown => {
+const bodyOf = (call: Call<Route>): unknown => {
   const { route, body } = call;
   if (route.body === 'raw') {
     if (body.length > route.bodyMaxBytes) throw coded('payload_too_large');

@@ -6,7 +6,8 @@
  */
 import { closeCodes, type CloseName } from '../../contracts/close.ts';
 import { CodedError } from '../../contracts/errors.ts';
-import { streamOpen } from '../../contracts/routes.ts';
+import type { PlatformRoute } from '../../contracts/platform.ts';
+import { streamOpen, type Route } from '../../contracts/routes.ts';
 import { parseJson, parseValue } from '../../contracts/validate.ts';
 import type { Sender } from '../runtime/message.ts';
 import type { Capabilities } from './capability.ts';
@@ -19,13 +20,15 @@ export interface StreamsOptions {
   readonly capabilities: Capabilities;
   readonly hub: Hub;
   readonly actors: Pick<Sender, 'ask'>;
+  /** Serves streams of the platform surface (chat). Absent = they are refused. */
+  readonly platform?: ((stream: Stream, route: PlatformRoute) => void) | undefined;
   readonly log: Log;
 }
 
 /** Serves the streams that gateways open. */
-export const createStreams = ({ capabilities, hub, actors, log }: StreamsOptions): ((stream: Stream) => void) => {
-  const serve = async (stream: Stream): Promise<void> => {
-    const principal = await capabilities.authorise(stream.route, stream.token);
+export const createStreams = ({ capabilities, hub, actors, platform, log }: StreamsOptions): ((stream: Stream) => void) => {
+  const serve = async (stream: Stream, route: Route): Promise<void> => {
+    const principal = await capabilities.authorise(route, stream.token);
     const open = parseValue(streamOpen, parseJson(stream.body.toString('utf8')));
     if (principal === undefined) return;
     const commands = new ClientCommands({
@@ -61,7 +64,13 @@ export const createStreams = ({ capabilities, hub, actors, log }: StreamsOptions
   };
 
   return (stream) => {
-    serve(stream).catch((error: unknown) => {
+    const { route } = stream;
+    if (route.surface === 'platform') {
+      if (platform === undefined) stream.close(closeCodes.internal_error.code, closeCodes.internal_error.reason);
+      else platform(stream, route);
+      return;
+    }
+    serve(stream, route).catch((error: unknown) => {
       const name = refusalOf(error);
       if (name === 'internal_error') log.error({ err: error }, 'a stream failed on our side');
       else log.debug({ error: error instanceof CodedError ? error.code : 'internal_error' }, 'a stream was refused');

@@ -1,0 +1,45 @@
+/**
+ * The platform's own ids and the two forms people type: e-mail addresses and slugs.
+ *
+ * Guarantee: an id is `<prefix>_` and 26 characters of Crockford's base32 in lower case (a ULID), so it is one plain subject token and
+ * says of which kind it is. E-mail addresses and slugs are ASCII, so that no look-alike of another script can pass for one.
+ */
+import { z } from 'zod';
+import { limits } from './limits.ts';
+
+const ulid = '[0-7][0-9a-hjkmnp-tv-z]{25}';
+const id = <Prefix extends string>(prefix: Prefix) => z.string().regex(new RegExp(`^${prefix}_${ulid}$`));
+
+export const accountId = id('usr');
+export const organizationId = id('org');
+export const invitationId = id('inv');
+export const keyId = id('key');
+export const grantId = id('grt');
+
+export type IdPrefix = 'usr' | 'org' | 'inv' | 'key' | 'grt' | 'evt';
+/** An id of a new ULID in any case. */
+export const idOf = (prefix: IdPrefix, newUlid: string): string => `${prefix}_${newUlid.toLowerCase()}`;
+
+/** True for ids of our organizations; an organization named by a foreign identity provider never looks like one. */
+export const isOrganizationId = (text: string): boolean => organizationId.safeParse(text).success;
+export const isAccountId = (text: string): boolean => accountId.safeParse(text).success;
+
+/**
+ * Trimmed and in lower case. ASCII only (RFC 5321 section 4.1.2 without quoted strings and address literals), at most
+ * `limits.emailMaxChars`; a domain of another script is written in its `xn--` form.
+ */
+export const email = z.string().trim().toLowerCase().max(limits.emailMaxChars)
+  .regex(/^[a-z0-9!#$%&'*+/=?^_`{|}~-]{1,64}(?:\.[a-z0-9!#$%&'*+/=?^_`{|}~-]{1,64})*@(?:[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z][a-z0-9-]{0,61}[a-z0-9]$/)
+  .refine((text) => text.indexOf('@') <= 64);
+
+export const reservedSlugs: readonly string[] = [
+  'api', 'www', 'admin', 'console', 'app', 'chat', 'login', 'signup', 'auth', 'status', 'docs', 'blog', 'help', 'support',
+];
+/** 3-32 of a-z 0-9 and hyphen, starting and ending alphanumeric, not reserved (decisions, Organizations). Never changes after creation. */
+export const slug = z.string().regex(/^[a-z0-9][a-z0-9-]{1,30}[a-z0-9]$/).refine((text) => !reservedSlugs.includes(text));
+
+// oxlint-disable-next-line no-control-regex
+const control = /[\u0000-\u001f\u007f-\u009f\u202a-\u202e\u2066-\u2069]/;
+/** A name shown to people: 1-128 code points, trimmed, NFC, no control character and no character that reorders text. */
+export const displayName = z.string().transform((text) => text.normalize('NFC').trim())
+  .refine((text) => text !== '' && [...text].length <= limits.idMaxChars && !control.test(text) && text.isWellFormed());

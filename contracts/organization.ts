@@ -1,0 +1,136 @@
+/**
+ * The organization actor's contract, and the shapes of its HTTP resources (interface 2.5-2.7, 4.3; decisions, Organizations, RBAC).
+ * Org token = key = the organization's id. Every command is for the daemon (access `system`) and says in `by` who asks; membership and
+ * permission are decided in the turn, so that they are those of this moment.
+ *
+ * Refusals: `not_found` for a non-member as for an organization that does not exist, `forbidden` below the permission, `conflict`,
+ * `validation_error`, `plan_limit` {limit, upgradeUrl}.
+ */
+import { z } from 'zod';
+import { accountId, displayName, email, invitationId, keyId, organizationId, slug } from './ids.ts';
+import { limits } from './limits.ts';
+import { keyScope, role } from './permissions.ts';
+import { by } from './platform.ts';
+
+export const planName = z.enum(['free', 'pro', 'team', 'enterprise']);
+export type PlanName = z.infer<typeof planName>;
+
+/** Of an enterprise contract; -1 = unlimited. */
+export const planLimits = z.strictObject({
+  perMinute: z.int().min(-1), perDay: z.int().min(-1), maxApiKeys: z.int().min(-1), maxMembers: z.int().min(-1), credits: z.int().nonnegative(),
+});
+export type PlanLimits = z.infer<typeof planLimits>;
+
+const iso = z.iso.datetime();
+
+export const organizationSettings = z.strictObject({
+  defaultModel: z.string(), sharedMemory: z.boolean(), webhookUrl: z.string().nullable(),
+  /** Days that conversations and memories are kept; null = for ever. */
+  retentionDays: z.int().positive().nullable(),
+});
+export type OrganizationSettings = z.infer<typeof organizationSettings>;
+
+/** As it is sent: omitted keys stay as they are. The daemon checks `defaultModel` against the registry and the form of `webhookUrl`. */
+export const settingsPatch = z.strictObject({
+  defaultModel: z.string().min(1).max(limits.idMaxChars).optional(),
+  sharedMemory: z.boolean().optional(),
+  webhookUrl: z.string().max(limits.webhookUrlMaxChars).nullable().optional(),
+  retentionDays: z.int().min(1).max(limits.retentionDaysMax).nullable().optional(),
+});
+
+export const organization = z.strictObject({
+  id: z.string(), name: z.string(), slug: z.string(), plan: planName, memberCount: z.int(), createdAt: iso, settings: organizationSettings,
+});
+export const organizationCreated = z.strictObject({ id: z.string(), name: z.string(), slug: z.string(), plan: planName, createdAt: iso });
+/** In the caller's list. */
+export const organizationListed = z.strictObject({
+  id: z.string(), name: z.string(), slug: z.string(), plan: planName, role, memberCount: z.int(), createdAt: iso,
+});
+export const member = z.strictObject({ userId: z.string(), name: z.string(), email: z.string(), role, joinedAt: iso });
+export type Member = z.infer<typeof member>;
+export const invitationStatus = z.enum(['pending', 'accepted', 'expired', 'revoked']);
+export const invitation = z.strictObject({ id: z.string(), email: z.string(), role, status: invitationStatus, expiresAt: iso });
+export const apiKey = z.strictObject({
+  id: z.string(), name: z.string(), keyPrefix: z.string(), scopes: z.array(z.string()), createdBy: z.string(),
+  lastUsedAt: iso.nullable(), revokedAt: iso.nullable(), createdAt: iso,
+});
+export const auditEntry = z.strictObject({
+  id: z.string(), organizationId: z.string(), actorId: z.string(), action: z.string(), resourceType: z.string(), resourceId: z.string(),
+  metadata: z.record(z.string(), z.unknown()), ipAddress: z.string(), userAgent: z.string(), createdAt: iso,
+});
+export type AuditEntry = z.infer<typeof auditEntry>;
+
+/** Bodies and queries of the routes. */
+export const organizationBodies = {
+  create: z.strictObject({ name: displayName, slug }),
+  update: z.strictObject({ orgId: organizationId, name: displayName.optional(), settings: settingsPatch.optional() }),
+  remove: z.strictObject({ orgId: organizationId }),
+  invite: z.strictObject({ orgId: organizationId, email, role: z.enum(['admin', 'member', 'viewer']).default('member') }),
+  updateMember: z.strictObject({ orgId: organizationId, userId: accountId, role }),
+  removeMember: z.strictObject({ orgId: organizationId, userId: accountId }),
+  accept: z.strictObject({ token: z.string().min(1).max(limits.bearerMaxBytes) }),
+  revokeInvitation: z.strictObject({ orgId: organizationId, invitationId }),
+  transfer: z.strictObject({ orgId: organizationId, userId: accountId }),
+  createKey: z.strictObject({ orgId: organizationId, name: displayName, scopes: z.array(keyScope).min(1).max(limits.keyScopesMax) }),
+  revokeKey: z.strictObject({ orgId: organizationId, id: keyId }),
+  redeliver: z.strictObject({ orgId: organizationId, id: z.string().min(1).max(limits.idMaxChars) }),
+} as const;
+
+/** `orgId` of any text: an id that cannot be one is `not_found`, as an unknown one. */
+const anyOrgId = z.string().min(1).max(limits.idMaxChars);
+export const organizationQueries = {
+  one: z.strictObject({ orgId: anyOrgId }),
+  list: z.strictObject({ orgId: anyOrgId.optional() }),
+  audit: z.strictObject({
+    orgId: anyOrgId, format: z.enum(['csv', 'jsonl']).optional(),
+    limit: z.string().regex(/^[1-9]\d{0,3}$/).transform(Number).refine((n) => n <= limits.auditListMax).optional(),
+    cursor: z.string().min(1).max(limits.cursorMaxChars).optional(),
+  }),
+} as const;
+
+const asked = <Shape extends z.ZodRawShape>(shape: Shape) => z.strictObject({ ...shape, by });
+const nothing = z.strictObject({});
+
+export const organizationCommands = {
+  /** Makes it; `by` becomes owner. The slug has been claimed in the organization's name before. `conflict` if the id is taken. */
+  create: { input: asked({ name: z.string(), slug: z.string(), default_model: z.string() }), output: organizationCreated },
+  read: { input: asked({}), output: organization },
+  update: { input: asked({ name: z.string().optional(), settings: settingsPatch.optional() }), output: organization },
+  /** Tombstones: from here on everything is `not_found`; purge and mails follow durably. */
+  remove: { input: asked({}), output: nothing },
+  members: { input: asked({}), output: z.strictObject({ members: z.array(member) }) },
+  update_member: { input: asked({ user_id: z.string(), role }), output: member },
+  remove_member: { input: asked({ user_id: z.string() }), output: nothing },
+  transfer: { input: asked({ user_id: z.string() }), output: member },
+  /** The link's token is derived from the ids (daemon), mailed as an effect and stored nowhere. */
+  invite: { input: asked({ id: z.string(), email: z.string(), role }), output: z.strictObject({ invitation }) },
+  invitations: { input: asked({}), output: z.strictObject({ invitations: z.array(invitation) }) },
+  revoke_invitation: { input: asked({ invitation_id: z.string() }), output: z.strictObject({ invitation }) },
+  /** `by` is the person who accepts (its e-mail is that of the invitation, else `forbidden`); the token was verified by the daemon. */
+  accept: { input: asked({ invitation_id: z.string() }), output: z.strictObject({ organization: organizationListed }) },
+  /** What an invitation says to somebody who has its token: nothing of the organization but its name. */
+  show_invitation: { input: z.strictObject({ invitation_id: z.string() }), output: z.strictObject({ organizationName: z.string(), invitation }) },
+  create_key: {
+    input: asked({ id: z.string(), name: z.string(), scopes: z.array(keyScope), key_prefix: z.string(), key_sha256: z.string() }),
+    output: apiKey,
+  },
+  keys: { input: asked({}), output: z.strictObject({ keys: z.array(apiKey) }) },
+  revoke_key: { input: asked({ key_id: z.string() }), output: apiKey },
+  /** Whose key this is, if it is a valid one; notes its use. `unauthorized` otherwise. */
+  verify_key: {
+    input: z.strictObject({ key_sha256: z.string() }),
+    output: z.strictObject({ key_id: z.string(), scopes: z.array(keyScope), created_by: z.string() }),
+  },
+  /** Passes if `by` has the permission now; what the caller's requests may cost. For everything that is not a command of this actor (chat, sessions, audit). */
+  authorise: {
+    input: asked({ permission: z.string() }),
+    output: z.strictObject({ role: role.nullable(), plan: planName, limits: planLimits, default_model: z.string(), name: z.string() }),
+  },
+  /** Billing's: sets the plan; custom limits only with enterprise. */
+  set_plan: { input: z.strictObject({ plan: planName, limits: planLimits.optional(), reason: z.string() }), output: nothing },
+  /** Adds an entry to the audit log for what other parts did (exports, billing, deployments). */
+  note: {
+    input: asked({ action: z.string(), resource_type: z.string(), resource_id: z.string(), metadata: z.record(z.string(), z.unknown()) }),
+    output: nothing,
+  },
+} as const;
