@@ -228,6 +228,8 @@ export const limits = {
   natsReconnectMaxMs: 500,
   /** Milliseconds a connection attempt to NATS may take. */
   natsConnectMs: 5_000,
+  /** Milliseconds that a starting host goes on while NATS, once connected, does not answer: streams and joining together. Then it ends with `journal_unavailable`. */
+  natsStartMs: 20_000,
   /** Milliseconds between pings to NATS; two unanswered ones are a lost connection. */
   natsPingMs: 5_000,
   /** Messages waiting in the inbox stream of a cluster. More: a tell is refused with `overloaded`. */

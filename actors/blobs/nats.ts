@@ -4,7 +4,8 @@
  * Guarantees: blobs.ts. A blob is written under its final name only when it is whole, and read bytes are hashed again: a store that
  * lost or changed something shows as `journal_unavailable`, never as other bytes. Two writers of the same content are harmless.
  */
-import { Objm, StorageType, type ObjectStore } from '@nats-io/obj';
+import { jetstream } from '@nats-io/jetstream';
+import { Objm, type ObjectStore } from '@nats-io/obj';
 import type { NatsConnection } from 'nats';
 import { coded, CodedError } from '../../contracts/errors.ts';
 import { buckets, encodeToken } from '../../contracts/subjects.ts';
@@ -47,10 +48,9 @@ const readOnce = async (store: ObjectStore, name: string): Promise<Uint8Array | 
   return bytes;
 };
 
-/** Opens the object store, making it if it is not there. `replicas` as in the configuration `nats.replicas`. */
-export const natsBlobs = async (nc: NatsConnection, options: { readonly replicas: number }): Promise<Blobs> => {
-  const objm = new Objm(nc);
-  const store = await adapt(objm.create(buckets.blobs, { storage: StorageType.File, replicas: options.replicas }));
+/** Opens the object store, asking nothing of the server: its stream must exist (`ensureStreams`). */
+export const natsBlobs = async (nc: NatsConnection): Promise<Blobs> => {
+  const store = await adapt(new Objm(jetstream(nc, { checkAPI: false })).open(buckets.blobs, false));
   return {
     put: async (org, body) => {
       const bytes = await gather(body);

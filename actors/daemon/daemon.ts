@@ -3,7 +3,8 @@
  *
  * Up: 1 the socket's claim (nothing below may run twice under one path), 2 NATS, its version and streams, 3 actor definitions with
  * what their effects reach, 4 the host (joins the cluster, claims partitions) and, in the background, the projections where Postgres
- * is configured, 5 hub and link, 6 the socket is bound: ready. Postgres may be down at any time: only lists need it.
+ * is configured, 5 hub and link, 6 the socket is bound: ready. Postgres may be down at any time: only lists need it. NATS must be there
+ * for the connection; lost after that, each step waits for it, all together for `limits.natsStartMs`. Refusals end the start at once.
  * Down, in `drain`: 6 gateways are told goaway and requests finish, 4 the host hands its actors over, 5 streams close with 1001
  * and the connections end, 2 NATS is left, 1 the claim is given up.
  *
@@ -13,7 +14,8 @@
 import { connectionName, releaseOf } from './release.ts';
 import type { NatsConnection } from 'nats';
 import type { DaemonConfig } from '../../contracts/config.ts';
-import { CodedError } from '../../contracts/errors.ts';
+import { coded, CodedError } from '../../contracts/errors.ts';
+import { limits } from '../../contracts/limits.ts';
 import { natsBlobs } from '../blobs/nats.ts';
 import { createVault } from '../custody/vault.ts';
 import { createWebauthn } from '../custody/webauthn.ts';
@@ -25,6 +27,7 @@ import type { Projections } from '../projections/projections.ts';
 import type { Log } from '../runtime/log.ts';
 import { connectNats } from '../runtime/nats/connect.ts';
 import { checkServer } from '../runtime/nats/server.ts';
+import { createNatsStores } from '../runtime/nats/stores.ts';
 import { ensureStreams } from '../runtime/nats/streams.ts';
 import { builtinTools } from '../tools/index.ts';
 import { createCapabilities } from './capability.ts';
@@ -49,6 +52,8 @@ export interface DaemonOptions {
   readonly handlers?: Readonly<Record<string, DaemonHandler>>;
   /** Further actor types; one of a type the product has takes its place. */
   readonly definitions?: readonly ActorDefinition[];
+  /** Milliseconds of patience with a NATS that is lost while it starts. Default `limits.natsStartMs`. */
+  readonly startMs?: number;
 }
 
 export interface Daemon {
@@ -84,10 +89,14 @@ export const startDaemon = async (options: DaemonOptions): Promise<Daemon> => {
     const nc = await connectNats({ url: config.nats.url, user: config.nats.user, password: secrets.natsPassword, name: connectionName(config.host) });
     undo.push(() => nc.close());
     checkServer(nc);
-    await ensureStreams(nc, plan);
+    // From here on the connection may be lost and come back: the request path follows it, and what was not answered is asked again.
+    const stores = createNatsStores(nc, plan);
+    const endMs = performance.now() + (options.startMs ?? limits.natsStartMs);
+    const leftMs = (): number => Math.max(1, endMs - performance.now());
+    await ensureStreams(nc, plan, { lean: stores.lean, withinMs: leftMs() });
 
     // 3 definitions
-    const blobs = await natsBlobs(nc, { replicas: plan.replicas });
+    const blobs = await natsBlobs(nc);
     const registry = registryOf(config, secrets);
     const tools = builtinTools({ fetchAllow: config.tools.fetch_allow });
     const further = options.definitions ?? [];
@@ -99,17 +108,19 @@ export const startDaemon = async (options: DaemonOptions): Promise<Daemon> => {
     // Started after the host whose status names them.
     const background: { projections?: Projections | undefined } = {};
     const host = await startHost({
-      nc, definitions: types, log, status: () => projectionStatus(background.projections),
+      nc, definitions: types, log, stores, startMs: leftMs(), status: () => projectionStatus(background.projections),
       config: { host: config.host, ...plan, leaseTtlMs: config.lease_ttl_ms, drainMs: config.drain_ms, version: release },
     });
     undo.push(() => host.close());
+    // What still waits for an answer then, a projection's read for one, ends.
+    void host.closed.then(() => stores.lean.close());
     const projections = daemonProjections({ config, postgresUrl: secrets.postgresUrl, host, session, log });
     background.projections = projections;
     undo.push(() => projections?.close());
     await settled(host, config.lease_ttl_ms * 2, log);
 
     // 5 hub and link
-    const { actors, stores } = host;
+    const { actors } = host;
     const hub = createHub({
       journal: stores.journal, feed: stores.feed, partitions: config.partitions, log,
       ...(session === undefined ? {} : { upcast: upcastBy(session.spec) }),
@@ -149,12 +160,20 @@ export const startDaemon = async (options: DaemonOptions): Promise<Daemon> => {
   }
 };
 
-/** Waits until the partitions meant for this host are served; not for ever, since others may hold them until their lease ends. */
+/**
+ * Waits until the partitions meant for this host are served; not for ever, since others may hold them until their lease ends. Throws
+ * `conflict` when another process takes the host's name meanwhile.
+ */
 const settled = async (host: Host, waitMs: number, log: Log): Promise<void> => {
   const late = Promise.withResolvers<'late'>();
   const timer = setTimeout(() => late.resolve('late'), waitMs);
+  const served = host.ready.catch(async () => {
+    // Nobody drains or closes a host that is being started.
+    await host.closed;
+    throw coded('conflict', `Another process has joined the cluster under the host name ${host.name}.`);
+  });
   try {
-    if (await Promise.race([host.ready, late.promise]) === 'late') log.warn({ owned: host.owned().length }, 'not all partitions meant for this host are free yet');
+    if (await Promise.race([served, late.promise]) === 'late') log.warn({ owned: host.owned().length }, 'not all partitions meant for this host are free yet');
   } finally {
     clearTimeout(timer);
   }

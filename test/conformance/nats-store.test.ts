@@ -48,7 +48,7 @@ describe('store over NATS - streams', { timeout: 60_000 }, () => {
       for (const [key, value] of Object.entries(wanted)) assert.deepEqual(config[key] ?? false, value, `${wanted.name}.${key}`);
     }
     const names = (await nc.request('$JS.API.STREAM.NAMES')).json<{ streams: string[] }>().streams;
-    assert.deepEqual(names.toSorted(), ['DEADLETTER', 'INBOX', 'JOURNAL_0', 'JOURNAL_1', 'KV_hosts', 'KV_partitions', 'REMINDER', 'SNAPSHOT']);
+    assert.deepEqual(names.toSorted(), ['DEADLETTER', 'INBOX', 'JOURNAL_0', 'JOURNAL_1', 'KV_hosts', 'KV_partitions', 'OBJ_blobs', 'REMINDER', 'SNAPSHOT']);
   });
 
   test('streams - another number of partitions or of journal streams is refused with a sentence, and nothing is changed', async () => {

@@ -3,6 +3,7 @@
  *
  * `dropReplies()` lets what the client sends through and discards what the server answers, so that an acknowledgement is
  * lost although the message was stored; the byte stream towards the client is then broken, so end it with `cut()`.
+ * `cutAt()` aims: the connection ends at a given command, before the server gets it or before its answer is passed on.
  */
 import { once } from 'node:events';
 import { connect, createServer, type AddressInfo, type Socket } from 'node:net';
@@ -13,6 +14,8 @@ export interface Proxy {
   readonly url: string;
   /** Ends every connection at once. New ones are accepted, unless `refuse` was asked. */
   cut(): void;
+  /** Ends the next connection whose client sends this text in one piece: `unsent` = the server never gets it, `unanswered` = it does, and its answer is lost. Resolves then. */
+  cutAt(text: string, what: 'unsent' | 'unanswered'): Promise<void>;
   /** New connections are closed as soon as they come, until `resume()`. */
   refuse(): void;
   /** Nothing passes either way until `resume()`; what comes meanwhile waits in the sockets. */
@@ -35,6 +38,7 @@ export const startProxy = async (targetPort: number): Promise<Proxy> => {
   let mode: Mode = 'pass';
   let droppedBytes = 0;
   let waiting: (() => void)[] = [];
+  let aim: { readonly text: string; readonly what: 'unsent' | 'unanswered'; readonly hit: () => void } | undefined;
 
   const apply = (): void => {
     for (const { client, server } of pairs) {
@@ -53,8 +57,16 @@ export const startProxy = async (targetPort: number): Promise<Proxy> => {
       // A broken socket also closes, and closing is what is acted on.
       socket.on('error', end);
     }
-    client.on('data', (chunk) => { server.write(chunk); });
+    let cutAtAnswer: (() => void) | undefined;
+    client.on('data', (chunk) => {
+      const hit = aim !== undefined && chunk.includes(aim.text) ? aim : undefined;
+      if (hit !== undefined) aim = undefined;
+      if (hit?.what === 'unsent') { end(); hit.hit(); return; }
+      cutAtAnswer ??= hit?.hit;
+      server.write(chunk);
+    });
     server.on('data', (chunk) => {
+      if (cutAtAnswer !== undefined) { end(); cutAtAnswer(); return; }
       if (mode !== 'drop-replies') { client.write(chunk); return; }
       droppedBytes += chunk.length;
       const woken = waiting;
@@ -71,6 +83,7 @@ export const startProxy = async (targetPort: number): Promise<Proxy> => {
     port,
     url: `nats://127.0.0.1:${port}`,
     cut,
+    cutAt: (text, what) => new Promise((resolve) => { aim = { text, what, hit: resolve }; }),
     refuse: () => { mode = 'refuse'; },
     stall: () => { mode = 'stall'; apply(); },
     dropReplies: () => { mode = 'drop-replies'; apply(); },

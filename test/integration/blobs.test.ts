@@ -8,6 +8,7 @@ import { hashOf, type Blobs } from '../../actors/blobs/blobs.ts';
 import { memoryBlobs } from '../../actors/blobs/memory.ts';
 import { natsBlobs } from '../../actors/blobs/nats.ts';
 import { connectNats } from '../../actors/runtime/nats/connect.ts';
+import { ensureStreams } from '../../actors/runtime/nats/streams.ts';
 import { limits } from '../../contracts/limits.ts';
 import { startNats, type NatsServer } from '../harness/nats.ts';
 
@@ -68,16 +69,17 @@ describe('blobs - over NATS', () => {
   before(async () => {
     server = await startNats();
     nc = await connectNats({ url: server.url, name: 'blobs-test' });
+    await ensureStreams(nc, { partitions: 1, journalStreams: 1, replicas: 1 });
   });
   after(async () => {
     await nc.close();
     await server.stop();
   });
 
-  suite('object store', async () => natsBlobs(nc, { replicas: 1 }));
+  suite('object store', async () => natsBlobs(nc));
 
   it('never gives out bytes that do not match their name', async () => {
-    const blobs = await natsBlobs(nc, { replicas: 1 });
+    const blobs = await natsBlobs(nc);
     const { hash } = await blobs.put('o', [Buffer.from('right')]);
     const store = await new Objm(nc).open('blobs');
     await store.putBlob({ name: `o.${hash.replace(':', '-')}` }, Buffer.from('wrong'));
@@ -85,12 +87,12 @@ describe('blobs - over NATS', () => {
   });
 
   it('is there again for another daemon and after the server was killed', async () => {
-    const { hash } = await (await natsBlobs(nc, { replicas: 1 })).put('o', [Buffer.from('kept')]);
+    const { hash } = await (await natsBlobs(nc)).put('o', [Buffer.from('kept')]);
     await server.kill('SIGKILL');
     await server.restart();
     const other = await connectNats({ url: server.url, name: 'blobs-test-2' });
     try {
-      assert.equal(Buffer.from(await (await natsBlobs(other, { replicas: 1 })).get('o', hash)).toString(), 'kept');
+      assert.equal(Buffer.from(await (await natsBlobs(other)).get('o', hash)).toString(), 'kept');
     } finally {
       await other.close();
     }

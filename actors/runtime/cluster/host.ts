@@ -61,6 +61,8 @@ export interface HostOptions {
   readonly status?: () => Readonly<Record<string, string>>;
   /** Default: made over `nc`. Given ones stay open. */
   readonly stores?: NatsStores;
+  /** Milliseconds of patience with a NATS that is lost while this host joins. Default `limits.natsStartMs`. */
+  readonly startMs?: number;
 }
 
 /** Why a host ended: its drain finished, `close` was called, or a process of the same host name took its place. */
@@ -100,7 +102,7 @@ const within = async (ms: number, promise: Promise<unknown>): Promise<boolean> =
   }
 };
 
-/** Starts a host. Throws `deadline_exceeded` or `journal_unavailable` when JetStream does not answer the first time. */
+/** Starts a host. A NATS that is lost meanwhile is waited for; throws `journal_unavailable` when it does not answer within `startMs`. */
 export const startHost = async (options: HostOptions): Promise<Host> => {
   const { config, nc, definitions, log } = options;
   const clock = options.clock ?? systemClock;
@@ -173,7 +175,7 @@ export const startHost = async (options: HostOptions): Promise<Host> => {
     inbox.wake();
   });
   try {
-    await leases.start();
+    await leases.start(options.startMs);
   } catch (error) {
     stopAtOnce();
     leases.stop();

@@ -13,9 +13,11 @@
  *
  * It does not fence the journal: the expected sequence does that. It does not know actors: `take` and `give` do.
  */
+import { coded, CodedError } from '../../../contracts/errors.ts';
 import { limits } from '../../../contracts/limits.ts';
 import type { Clock } from '../store.ts';
 import type { Log } from '../log.ts';
+import { isSilence } from '../nats/retry.ts';
 import type { Bucket, Entry } from './bucket.ts';
 import { Membership, ownerOf, type Owner } from './membership.ts';
 import { placed } from './placement.ts';
@@ -45,11 +47,15 @@ export interface LeaseOptions {
   readonly onReplaced: () => void;
 }
 
+/** What a join that failed may be followed by: another. Each begins by reading, under a new instance, so that nothing of the one before is in its way. */
+const mayJoinAgain = (error: unknown): boolean => isSilence(error) || (error instanceof CodedError && error.code === 'journal_unavailable');
+
 export class Leases {
   readonly #options: LeaseOptions;
   readonly #membership: Membership;
   readonly #slots = new Map<number, Slot>();
   readonly #moves = new Set<Promise<void>>();
+  readonly #joined = Promise.withResolvers<void>();
   readonly #ready = Promise.withResolvers<void>();
   readonly #hints: { stop(): void }[] = [];
   #state: 'joining' | 'joined' | 'draining' | 'stopped' = 'joining';
@@ -65,7 +71,7 @@ export class Leases {
     this.#options = options;
     this.#membership = new Membership({ bucket: options.hosts, host: options.host, ttlMs: options.ttlMs, clock: options.clock });
     this.#keys = Array.from({ length: options.count }, (_, n) => String(n));
-    this.#ready.promise.catch(() => undefined);
+    for (const { promise } of [this.#joined, this.#ready]) promise.catch(() => undefined);
   }
 
   /** Resolves when every partition that rendezvous places here is held for the first time; rejects when stopped before. */
@@ -81,9 +87,12 @@ export class Leases {
     return [...this.#slots].filter(([, slot]) => slot.kind === 'held').map(([n]) => n).sort((a, b) => a - b);
   }
 
-  /** Joins the cluster. Throws when the bucket does not answer the first time, so that a start fails with its cause. */
-  async start(): Promise<void> {
-    const { hosts, partitions, host } = this.#options;
+  /**
+   * Joins the cluster. What is not answered is tried again, each tenth of the TTL and at each `wake`, for `withinMs` milliseconds: then
+   * it throws `journal_unavailable`. Any other failure of the first try is thrown at once.
+   */
+  async start(withinMs: number = limits.natsStartMs): Promise<void> {
+    const { hosts, partitions, host, log } = this.#options;
     this.#hints.push(
       hosts.hints((key, value) => {
         if (key !== host) {
@@ -92,8 +101,18 @@ export class Leases {
       }),
       partitions.hints(() => this.look()),
     );
-    this.#beating = this.#beat();
-    await this.#beating;
+    let cause: unknown;
+    const late = setTimeout(() => { this.#joined.reject(coded('journal_unavailable', 'The cluster could not be joined: NATS does not answer.', { cause })); }, withinMs);
+    this.#beating = this.#beat().catch((error: unknown) => {
+      cause = error;
+      if (mayJoinAgain(error)) log.warn({ err: error, host }, 'the cluster could not be joined yet');
+      else this.#joined.reject(error);
+    });
+    try {
+      await this.#joined.promise;
+    } finally {
+      clearTimeout(late);
+    }
   }
 
   /** Renews and looks now: after a reconnection nothing waits for its timer. */
@@ -131,6 +150,7 @@ export class Leases {
           this.#options.onLease(renewal.untilMs);
           if (this.#state === 'joining') {
             this.#state = 'joined';
+            this.#joined.resolve();
             this.look();
           }
           break;
@@ -342,6 +362,7 @@ export class Leases {
   /** Stops timers and hints; writes nothing. */
   stop(): void {
     this.#state = 'stopped';
+    this.#joined.reject(new Error('stopped before it joined'));
     this.#ready.reject(new Error('stopped before ready'));
     clearTimeout(this.#beatTimer);
     clearTimeout(this.#lookTimer);

@@ -90,7 +90,10 @@ const sendFault = (error: unknown): CodedError => {
 /** True for the server's answer that nobody subscribes to the subject (status 503, no data). */
 const noResponders = (message: Msg): boolean => message.data.length === 0 && message.headers?.code === 503;
 
-/** Makes the request path of a connection. One per connection is enough; `close` it before the connection is closed. */
+/**
+ * Makes the request path of a connection. One per connection is enough; `close` it before the connection is closed. Make it as soon as
+ * the connection is there: it follows losses from then on, and takes a connection that is lost already for a good one until it returns.
+ */
 export const createLean = (nc: NatsConnection, options: LeanOptions = {}): Lean => {
   const maxInFlight = options.maxInFlight ?? limits.remoteAsksMax + limits.appendsMax;
   const inbox = createInbox();

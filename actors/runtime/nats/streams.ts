@@ -55,6 +55,11 @@ export const streamConfigs = ({ partitions, journalStreams, replicas }: StreamPl
       ...common, name: `KV_${bucket}`, subjects: [`$KV.${bucket}.>`], retention: 'limits', discard: 'new', max_msgs: -1,
       max_msgs_per_subject: 1, allow_rollup_hdrs: true, deny_delete: true, deny_purge: false,
     })),
+    {
+      // The form of an object store (NATS ADR-20).
+      ...common, name: `OBJ_${buckets.blobs}`, subjects: [`$O.${buckets.blobs}.C.>`, `$O.${buckets.blobs}.M.>`], retention: 'limits', discard: 'new',
+      max_msgs: -1, max_msgs_per_subject: -1, allow_rollup_hdrs: true,
+    },
   ];
 };
 
@@ -92,8 +97,15 @@ interface ApiAnswer {
   readonly config?: Partial<StreamConfig>;
 }
 
-const api = (lean: Lean, subject: string, body: string): Promise<{ readonly answer: ApiAnswer; readonly error: ReturnType<typeof apiError> }> =>
-  untilAnswered(limits.appendAckMs * 3, limits.appendAckMs, async (timeoutMs) => {
+/** The way to the server, and the milliseconds that are left. */
+interface Way {
+  readonly lean: Lean;
+  readonly leftMs: () => number;
+}
+
+/** Repeating is safe: looking changes nothing, and the same stream made twice is one. */
+const api = ({ lean, leftMs }: Way, subject: string, body: string): Promise<{ readonly answer: ApiAnswer; readonly error: ReturnType<typeof apiError> }> =>
+  untilAnswered(leftMs(), limits.appendAckMs, async (timeoutMs) => {
     const answer: unknown = JSON.parse((await lean.request(`$JS.API.${subject}`, body, { timeoutMs })).string());
     const error = apiError(answer);
     // JetStream, its leader or enough of its servers are not there yet.
@@ -103,39 +115,48 @@ const api = (lean: Lean, subject: string, body: string): Promise<{ readonly answ
 
 const refused = (name: string, description: string): Error => coded('journal_unavailable', `JetStream refused the stream ${name}: ${description}.`);
 
-const configOf = async (lean: Lean, name: string): Promise<Partial<StreamConfig> | undefined> => {
-  const { answer, error } = await api(lean, `STREAM.INFO.${name}`, '');
+const configOf = async (way: Way, name: string): Promise<Partial<StreamConfig> | undefined> => {
+  const { answer, error } = await api(way, `STREAM.INFO.${name}`, '');
   if (error?.errCode === streamNotFound) return undefined;
   if (error !== undefined) throw refused(name, error.description);
   return answer.config;
 };
 
-const ensure = async (lean: Lean, wanted: Wanted): Promise<void> => {
-  let found = await configOf(lean, wanted.name);
+const ensure = async (way: Way, wanted: Wanted): Promise<void> => {
+  let found = await configOf(way, wanted.name);
   if (found === undefined) {
-    const { error } = await api(lean, `STREAM.CREATE.${wanted.name}`, JSON.stringify(wanted));
+    const { error } = await api(way, `STREAM.CREATE.${wanted.name}`, JSON.stringify(wanted));
     if (error?.errCode === subjectsOverlap) throw coded('conflict', `The subjects of stream ${wanted.name} belong to another stream already. ${fixed}`);
     // Exists: another host was first; what it made is compared below.
     if (error !== undefined && error.errCode !== streamExists) throw refused(wanted.name, error.description);
-    found = await configOf(lean, wanted.name);
+    found = await configOf(way, wanted.name);
   }
   const problem = found === undefined ? `Stream ${wanted.name} was made but cannot be found.` : streamProblem(wanted, found);
   if (problem !== undefined) throw coded('conflict', problem);
 };
 
+export interface EnsureOptions {
+  /** The request path to use; stays open. Default one of its own. */
+  readonly lean?: Lean;
+  /** Milliseconds of patience with a NATS that is lost meanwhile, for all streams together. Default `limits.natsStartMs`. */
+  readonly withinMs?: number;
+}
+
 /**
- * Makes what is missing and checks what exists. Throws `conflict`, as a sentence, for a difference; `journal_unavailable`
- * when JetStream does not answer or refuses.
+ * Makes what is missing and checks what exists, over losses of the connection. Throws `conflict`, as a sentence, for a difference;
+ * `journal_unavailable` when JetStream refuses, or does not answer in time.
  */
-export const ensureStreams = async (nc: NatsConnection, plan: StreamPlan): Promise<void> => {
+export const ensureStreams = async (nc: NatsConnection, plan: StreamPlan, options: EnsureOptions = {}): Promise<void> => {
   if (plan.journalStreams > plan.partitions) {
     throw coded('conflict', `${plan.journalStreams} journal streams are configured for ${plan.partitions} partitions; there cannot be more streams than partitions.`);
   }
-  const lean = createLean(nc);
+  const lean = options.lean ?? createLean(nc);
+  const endMs = performance.now() + (options.withinMs ?? limits.natsStartMs);
+  const way: Way = { lean, leftMs: () => endMs - performance.now() };
   try {
     // The first journal stream is compared before anything is made: another plan shows in its subjects.
-    for (const wanted of streamConfigs(plan)) await ensure(lean, wanted);
+    for (const wanted of streamConfigs(plan)) await ensure(way, wanted);
   } finally {
-    lean.close();
+    if (options.lean === undefined) lean.close();
   }
 };
