@@ -8,6 +8,8 @@ import { limits } from './limits.ts';
 const path = z.string().min(1);
 const logLevel = z.enum(['fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent']).default('info');
 const positive = z.number().positive();
+/** `a@b` or `Name <a@b>`; no line break, quote or comma, so that it is one header value and one address. */
+const mailFrom = /^(?:[^\p{Cc}<>"@,;:\\]{1,128} <[^\s<>"@,;:\\]+@[^\s<>"@,;:\\]+>|[^\s<>"@,;:\\]+@[^\s<>"@,;:\\]+)$/u;
 
 export const gatewayConfig = z.strictObject({
   /** `iss` of capabilities and the `aud` a Tier 1 token must carry. */
@@ -130,6 +132,29 @@ export const daemonConfig = z.strictObject({
   providers: z.strictObject({
     openai: z.strictObject({ base_url: z.url().optional(), api_key_path: path }).optional(),
     anthropic: z.strictObject({ base_url: z.url().optional(), api_key_path: path }).optional(),
+  }).prefault({}),
+  /** Absent = no mail: sign-in codes and invitations wait (`mail_unavailable`, tried again). The same on every daemon. */
+  mail: z.strictObject({
+    /** Sender: an address, or `Name <address>`. */
+    from: z.string().max(512).regex(mailFrom),
+    smtp: z.strictObject({
+      host: z.string().min(1),
+      port: z.int().min(1).max(65_535),
+      /** True = TLS from the first byte (465). False = STARTTLS, which must succeed unless the host is this machine (localhost, 127.0.0.0/8, ::1). */
+      secure: z.boolean().default(false),
+      user: z.string().min(1).optional(),
+      password_path: path.optional(),
+      /** Further certificate authorities (PEM). */
+      ca_path: path.optional(),
+    }).optional(),
+    /** Development: folder where mails are kept in place of being sent. */
+    outbox_path: path.optional(),
+  }).refine((mail) => (mail.smtp === undefined) !== (mail.outbox_path === undefined), 'needs either smtp or outbox_path').optional(),
+  webhooks: z.strictObject({
+    /** Development and tests: webhooks may lead to private and loopback addresses. */
+    allow_private: z.boolean().default(false),
+    /** Further certificate authorities (PEM) that receivers' certificates may come from. */
+    ca_path: path.optional(),
   }).prefault({}),
   tools: z.strictObject({
     /** Hosts (or `host:port`) the fetch tool may reach. */

@@ -95,6 +95,10 @@ export const errors = {
   journal_unavailable: fault(503, 'The journal does not answer.', 'later'),
   journal_unreadable: { kind: 'bug', http: 500, retry: 'never', message: 'A journaled event could not be read.' },
 
+  // mail
+  mail_refused: refusal(422, 'The mail server refused this mail for good.'),
+  mail_unavailable: fault(503, 'Mail cannot be sent at the moment.'),
+
   // edge and link
   upstream_error: fault(502, 'The upstream failed.'),
   upstream_unavailable: fault(503, 'The upstream cannot be reached.', 'later', 4004),

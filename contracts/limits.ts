@@ -292,6 +292,48 @@ export const limits = {
   /** Milliseconds a session may idle before it hibernates (configuration `session_idle_ms`). */
   sessionIdleMs: 300_000,
 
+  // --- mail and webhooks -------------------------------------------------------------------------------------------
+  /** Characters of a mail's subject; bytes of its text and of its HTML. Longer: `mail_refused`. */
+  mailSubjectMaxChars: 200,
+  mailTextMaxBytes: 64 * 1024,
+  /** Milliseconds one mail may take, its wait for a connection included. Then `mail_unavailable`. */
+  mailDeadlineMs: 30_000,
+  /** Milliseconds a connection to the mail server may take, and may be silent while it is used. */
+  mailConnectMs: 5_000,
+  mailSilenceMs: 10_000,
+  /** Connections of one daemon to the mail server, and mails over one of them before it is replaced. */
+  mailConnectionsMax: 4,
+  mailsPerConnectionMax: 100,
+  /** Mails of one daemon under way or waiting for a connection. More: `mail_unavailable`. */
+  mailsWaitingMax: 256,
+  /** Bytes of one answer of the mail server. Longer: the connection is given up. */
+  mailAnswerMaxBytes: 16 * 1024,
+  /** Mails kept in the outbox folder of development; the oldest are deleted. */
+  outboxMailsMax: 200,
+  /** Milliseconds one webhook delivery attempt may take, look-up and answer included. Then it has failed (`timed_out`). */
+  webhookDeadlineMs: 10_000,
+  /** Milliseconds over which a webhook event is tried again (decisions: 24 h). Then it becomes a dead letter. */
+  webhookRetryForMs: 86_400_000,
+  /** Milliseconds after the beginning of an attempt at which the actor looks whether its host was lost. Above `webhookDeadlineMs`. */
+  webhookWakeMs: 15_000,
+  /** Webhook events of one organization that wait, and bytes of their bodies. More: the oldest become dead letters. */
+  webhookPendingMax: 1_000,
+  webhookPendingMaxBytes: 256 * 1024,
+  /** Dead letters of one organization's webhook, and bytes of their bodies. More: the oldest are forgotten. */
+  webhookDeadMax: 256,
+  webhookDeadMaxBytes: 128 * 1024,
+  /** Bytes of one webhook event's data. Larger: `payload_too_large`. */
+  webhookDataMaxBytes: 8 * 1024,
+  /** Bytes of a receiver's head, and of its answer that are read; milliseconds spent on reading that answer. The rest is dropped. */
+  webhookAnswerMaxBytes: 16 * 1024,
+  webhookAnswerMs: 1_000,
+  /** Delivery attempts of one daemon at once. More have failed (`overloaded`). */
+  webhookPostsMax: 256,
+  /** Addresses of a receiver that are tried; all of them are checked. */
+  webhookAddressesMax: 8,
+  /** Seconds a webhook signature's time may differ from the receiver's. */
+  webhookSignatureSec: 300,
+
   // --- custody -----------------------------------------------------------------------------------------------------
   /** Random bytes of a WebAuthn challenge (WebAuthn level 3, 13.4.3 wants at least 16). */
   challengeBytes: 32,
@@ -358,6 +400,22 @@ export const limits = {
   deviceCodesPerMinuteMax: 10,
   devicePollsPerMinuteMax: 5,
   refreshesPerMinuteMax: 10,
+
+  // --- names and allowances ----------------------------------------------------------------------------------------
+  /** Milliseconds for which a name can be claimed without being confirmed. More: `bad_request`. */
+  nameClaimMaxMs: 86_400_000,
+  /** Requests of one key that one ask of its allowance counts; the rest form the next. */
+  allowanceCountMax: 4_096,
+  /** Requests of one daemon that wait for an answer of an allowance. More: `overloaded`. */
+  allowanceWaitersMax: 16_384,
+  /** Milliseconds one ask of an allowance may take, tries included; a request waits for two at most, no longer than `upstreamDeadlineMs`. Then the fault. */
+  allowanceWaitMs: 5_000,
+  /** Requests that one ask takes ahead at most; all together never more than 1 % of the limit. */
+  allowanceAheadMax: 1_024,
+  /** Processes of which an allowance remembers in a minute what they took ahead; further ones take nothing ahead. */
+  allowanceTakersMax: 64,
+  /** Keys of which one daemon remembers a refusal or what it took ahead; the least recently used is forgotten, and asked for again. */
+  allowancesKnownMax: 100_000,
 
   // --- clients -----------------------------------------------------------------------------------------------------
   /** Messages of one client whose turn has not ended. More: `session_busy` from `send`, nothing is sent. Half of `sessionQueueMax`. */
