@@ -6,9 +6,11 @@
  */
 import { z } from 'zod';
 import { agentCommands } from './agent.ts';
+import { allowanceCommands } from './allowance.ts';
 import { audiences, scopes, sessionScopes, type Principal } from './capability.ts';
 import { custodyAgrees, custodyAnswers, custodyBodies, custodyCommands } from './custody.ts';
 import { limits } from './limits.ts';
+import { nameCommands } from './name.ts';
 import { chatSession, sessionCommands, sessionList } from './session.ts';
 import { plainId, userId } from './validate.ts';
 import { coded } from './errors.ts';
@@ -204,4 +206,6 @@ export const routeList: readonly Route[] = Object.values(routes) as unknown as r
 export const routeByWire: ReadonlyMap<number, Route> = new Map(routeList.map((r) => [r.wire, r]));
 
 /** Schemas of actor commands by type, for NATS service metadata and AsyncAPI. */
-export const actorContracts = { session: sessionCommands, agent: agentCommands, custody: custodyCommands } as const;
+export const actorContracts = {
+  session: sessionCommands, agent: agentCommands, custody: custodyCommands, name: nameCommands, allowance: allowanceCommands,
+} as const;
