@@ -2,8 +2,8 @@
  * The gateway's link to the daemons of its machine: one connection per daemon socket, calls and streams over them.
  *
  * Guarantees: a lost socket is dialled again for ever (jittered, `linkRedialMinMs` … `linkRedialMaxMs`), so a restarted daemon
- * is found without a restart here; the folder is looked at again every `linkRescanMs`, so a new daemon is found too; a
- * call goes to the daemon that owns its partition where one does, else to the one with least running; it is never queued for a
+ * is found without a restart here; the folder is looked at again every `linkRescanMs`, so a new daemon is found too, and both at once
+ * when the last daemon that took calls leaves, so that daemons may be restarted one after the other; a call goes to the daemon that owns its partition where one does, else to the one with least running; it is never queued for a
  * daemon that is not there: with none connected the answer is `upstream_unavailable` at once.
  * Does not retry calls: whether a repeat is safe is the caller's knowledge.
  */
@@ -91,6 +91,7 @@ export const connectLink = (options: LinkOptions): Link => {
   const onChange = (path: string, connection: Connection): void => {
     const target = targets.get(path);
     if (target?.name !== 'dialled' || target.connection !== connection) return;
+    const before = ready.length;
     switch (connection.phase) {
       case 'ready':
         if (target.failures !== 0) targets.set(path, { ...target, failures: 0 });
@@ -103,6 +104,7 @@ export const connectLink = (options: LinkOptions): Link => {
         break;
     }
     changed();
+    if (before > 0 && ready.length === 0 && accepting) seek(path);
   };
 
   const redial = (path: string, failures: number, ended: Connection): void => {
@@ -128,6 +130,16 @@ export const connectLink = (options: LinkOptions): Link => {
     targets.set(path, { name: 'dialled', connection, failures });
   };
 
+  /** Nobody takes calls any more: who else may be there is not left to timers. The socket just lost keeps its wait. */
+  const seek = (lost: string): void => {
+    for (const [path, target] of targets) {
+      if (path === lost || target.name !== 'waiting') continue;
+      clearTimeout(target.timer);
+      dial(path, target.failures);
+    }
+    scanAgain();
+  };
+
   const scan = async (): Promise<void> => {
     const found = await findSockets(socketPath);
     if (closed || !accepting) return;
@@ -146,6 +158,7 @@ export const connectLink = (options: LinkOptions): Link => {
 
   const scanAgain = (): void => {
     scan().catch((error: unknown) => log.warn({ socketPath, error: String(error) }, 'daemon sockets could not be listed')).finally(() => {
+      clearTimeout(rescan);
       if (!closed && accepting) rescan = setTimeout(scanAgain, options.rescanMs ?? limits.linkRescanMs);
     });
   };

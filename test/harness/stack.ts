@@ -9,6 +9,7 @@ import { generateKeyPairSync, randomBytes } from 'node:crypto';
 import { mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
+import { setTimeout as pause } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { ensureCertificate } from '../../deploy/start/certificate.ts';
 import { daemonSocket, writeDaemonConfig, writeGatewayConfig, type DaemonInput, type GatewayInput } from '../../deploy/start/config-files.ts';
@@ -19,6 +20,9 @@ import { groupName } from '../../deploy/start/group.ts';
 import { startNats, type NatsServer } from './nats.ts';
 import { testProcess, type TestProcess } from './process.ts';
 
+/** Milliseconds between two looks, and in all: a gateway dials a daemon again within a second, and two cores may be busy with others. */
+const lookEveryMs = 10;
+const linkedMs = 30_000;
 const root = dirname(dirname(dirname(fileURLToPath(import.meta.url))));
 
 /** What a test context offers; `node:test`'s fits. Without one, call `stop()` yourself. */
@@ -86,6 +90,18 @@ export interface TestStack {
 
 const settings = <T>(given: T | ((index: number) => T) | undefined, index: number): T | Record<never, never> =>
   given instanceof Function ? given(index) : given ?? {};
+
+/** Resolves when the gateway has its link to so many daemons. A healthy one has; one that ends rejects. */
+const linked = async (gateway: GatewayProcess, daemons: number): Promise<void> => {
+  const deadline = performance.now() + linkedMs;
+  for (;;) {
+    const answer = await fetch(`http://127.0.0.1:${gateway.opsPort}/metrics`);
+    const last = /^troupe_gateway_daemons (\d+)$/m.exec(await answer.text())?.[1] ?? 'no';
+    if (Number(last) === daemons) return;
+    if (performance.now() > deadline) throw new Error(`${gateway.name} is linked to ${last} of ${daemons} daemons after ${linkedMs} ms`);
+    await pause(lookEveryMs);
+  }
+};
 
 export const startStack = async (scope: TestScope | undefined, options: StackOptions = {}): Promise<TestStack> => {
   const folder = await mkdtemp(join(tmpdir(), 'troupe-stack-'));
@@ -168,6 +184,8 @@ export const startStack = async (scope: TestScope | undefined, options: StackOpt
       })) as GatewayProcess);
     }
     await Promise.all(processes.map((p) => p.start()));
+    // A gateway is ready with one daemon; the test may take away any.
+    await Promise.all(gateways.map((gateway) => linked(gateway, daemons.length)));
 
     return {
       folder, nats: server, daemons, gateways,

@@ -350,6 +350,25 @@ test('link - after goaway running requests and streams go on, new calls go to an
   assert.equal(await daemon.next(), 'and up');
 });
 
+for (const how of ['goaway', 'loss'] as const) {
+  test(`link - the ${how} of the last daemon makes the link look for others at once, not only at its next look`, async (t) => {
+    const folder = await mkdtemp(join(tmpdir(), 'troupe-seek-'));
+    t.after(() => rm(folder, { recursive: true, force: true }));
+    const first = await started(t, { socketPath: join(folder, 'd0.sock') });
+    const greeted = first.connection();
+    const link = linked(t, folder, { rescanMs: 2 ** 30 });
+    const daemon = await greeted;
+    await connected(link, 1);
+    await started(t, { socketPath: join(folder, 'd1.sock'), on: { request: (r) => r.answer(200, 'second') } });
+    const left = connected(link, 0);
+    const back = left.then(() => connected(link, 1));
+    if (how === 'goaway') daemon.goaway();
+    else await first.stop();
+    await back;
+    assert.equal((await link.request(routes.createSession, ask)).body.toString(), '"second"');
+  });
+}
+
 test('link - drain says goaway, waits for what runs, then closes; nothing new is taken', async (t) => {
   const { peer, link } = await pair(t);
   let finish: () => void = () => undefined;
