@@ -30,8 +30,12 @@ export const authorizationServer = z.strictObject({
 const organizationHint = z.strictObject({ id: z.string(), role: z.string() });
 export const signedIn = z.strictObject({ user: z.strictObject({ id: z.string(), email: z.string(), name: z.string() }), created: z.boolean() });
 
-/** A path of this site to go to after sign-in; anything else is dropped. */
-export const returnTo = z.string().max(1_024).regex(/^\/(?![/\\])[^\\]*$/);
+/**
+ * A path of this site to go to after sign-in. Printable ASCII without a backslash, since browsers drop tabs and line ends and read a
+ * backslash as a slash (WHATWG URL, 4.4); and no way to `//host`, dot segments resolved.
+ */
+export const returnTo = z.string().max(1_024).regex(/^\/(?!\/)[!-[\]-~]*$/)
+  .refine((path) => URL.canParse(path, 'https://here.invalid') && !new URL(path, 'https://here.invalid').pathname.startsWith('//'));
 
 const providerRoutes = <Name extends 'google' | 'github'>(name: Name, wire: number) => ({
   start: platformRoute({

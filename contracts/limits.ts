@@ -396,6 +396,15 @@ export const limits = {
   /** Seconds a device authorization lives, and between two polls (interface 2.1). */
   deviceTtlSec: 900,
   deviceIntervalSec: 5,
+  /** Milliseconds after its end for which a device authorization still says that it expired or what was decided. Then it is unknown. */
+  deviceKeptMs: 3_600_000,
+  /** User codes drawn for one device authorization until one is free. Then `overloaded`. */
+  userCodeDrawsMax: 5,
+  /** User codes that one person looked for in vain, a minute and a day (RFC 8628 section 5.1). More: `rate_limited`. */
+  userCodeMissesPerMinuteMax: 20,
+  userCodeMissesPerDayMax: 100,
+  /** People of whom one daemon remembers that they guessed too often; the least recent is forgotten, and asked for again. */
+  userCodeGuessersMax: 10_000,
   /** Requests a minute: device codes of one address, polls of one device code and address, refreshes of one address (interface 8.2; decisions). */
   deviceCodesPerMinuteMax: 10,
   devicePollsPerMinuteMax: 5,

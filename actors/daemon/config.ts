@@ -35,21 +35,26 @@ export interface Secrets {
   readonly postgresUrl?: string | undefined;
   readonly openaiKey: string | undefined;
   readonly anthropicKey: string | undefined;
+  /** Of `platform.google` and `platform.github`. */
+  readonly googleClientSecret?: string | undefined;
+  readonly githubClientSecret?: string | undefined;
 }
 
 /** Reads what the configuration names by path. Throws `bad_request` naming the key of a file that cannot be read or, for the master key, is not one. */
 export const readSecrets = async (config: DaemonConfig): Promise<Secrets> => {
   const optional = async (path: string | undefined, key: string): Promise<string | undefined> =>
     path === undefined ? undefined : (await read(path, key)).trim();
-  const [natsPassword, capabilityPublicKeyPem, masterKey, postgresUrl, openaiKey, anthropicKey] = await Promise.all([
+  const [natsPassword, capabilityPublicKeyPem, masterKey, postgresUrl, openaiKey, anthropicKey, googleClientSecret, githubClientSecret] = await Promise.all([
     optional(config.nats.password_path, 'nats.password_path'),
     read(config.capability.public_key_path, 'capability.public_key_path'),
     read(config.master_key_path, 'master_key_path').then(readMasterKey),
     optional(config.postgres?.url_path, 'postgres.url_path'),
     optional(config.providers.openai?.api_key_path, 'providers.openai.api_key_path'),
     optional(config.providers.anthropic?.api_key_path, 'providers.anthropic.api_key_path'),
+    optional(config.platform?.google?.client_secret_path, 'platform.google.client_secret_path'),
+    optional(config.platform?.github?.client_secret_path, 'platform.github.client_secret_path'),
   ]);
-  return { natsPassword, capabilityPublicKeyPem, masterKey, postgresUrl, openaiKey, anthropicKey };
+  return { natsPassword, capabilityPublicKeyPem, masterKey, postgresUrl, openaiKey, anthropicKey, googleClientSecret, githubClientSecret };
 };
 
 const read = async (path: string, what: string): Promise<string> => {

@@ -60,6 +60,8 @@ export interface PlatformDeps {
   /** Of the model registry: the default of new organizations, and what `defaultModel` may be. */
   readonly models: { readonly default: string; readonly ids: readonly string[] };
   readonly masterKey: KeyObject;
+  /** Of the sign-in providers that are configured (`Secrets.googleClientSecret`, `githubClientSecret`). */
+  readonly clientSecrets: { readonly google?: string | undefined; readonly github?: string | undefined };
   readonly actors: Pick<Sender, 'ask'>;
   readonly projections: Projections;
   readonly allowances: Allowances;
