@@ -37,7 +37,7 @@ type AttemptOutput = z.output<typeof attemptOutput>;
 
 /** The part of a turn that is needed here; commands', reminders' and effects' turns all have it. */
 interface WebhookTurn extends Pick<Turn<WebhookState, WebhookEvents, Record<never, never>>, 'state' | 'now' | 'self' | 'abort' | 'remind' | 'forget'> {
-  emit<K extends keyof WebhookEvents & string>(kind: K, payload: PayloadOf<WebhookEvents[K]>): void;
+  emit<K extends keyof WebhookEvents>(kind: K, payload: PayloadOf<WebhookEvents[K]>): void;
   effect(name: 'attempt', input: AttemptInput): string;
 }
 
