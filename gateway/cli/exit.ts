@@ -22,10 +22,11 @@ Exit codes:
   1    a turn ended with an error
   2    wrong use, or no configuration found
   3    the gateway or daemon cannot be reached, or the stream broke
-  4    the server refused (token, session, model, limit, admin operation)
+  4    the server refused (token, role, session, model, limit, admin operation), or there is no token
   130  interrupted (Ctrl-C)`;
 
 const usageCodes: ReadonlySet<string> = new Set(['bad_usage', 'not_configured']);
+const interruptedCodes: ReadonlySet<string> = new Set(['interrupted_here']);
 const unreachableCodes: ReadonlySet<string> = new Set(['stream_broken', 'deadline_exceeded']);
 
 const advice: Readonly<Record<string, string>> = {
@@ -33,7 +34,14 @@ const advice: Readonly<Record<string, string>> = {
   upstream_unavailable: 'Is Troupe running? `npm start` starts it, `troupe status` looks.',
   upstream_timeout: 'The daemon is slow or gone: `troupe status` looks.',
   deadline_exceeded: 'The gateway did not answer in time: `troupe status` looks.',
-  unauthorized: 'The token is wrong or has expired. `npm start` writes a fresh one to .troupe/dev.json; else set TROUPE_TOKEN.',
+  unauthorized: 'The token is wrong, has expired or was revoked: `troupe auth login` gets a new one (`npm start` writes a fresh one to .troupe/dev.json).',
+  not_signed_in: '`troupe auth login` signs in; or set TROUPE_TOKEN.',
+  access_denied: 'The sign-in was denied in the browser. Nothing was stored.',
+  expired_token: 'Nobody approved in time. Run `troupe auth login` again.',
+  plan_limit: 'The plan of this organization allows no more of these.',
+  legal_acceptance_required: 'Accept the terms on the console\'s legal page first.',
+  stale_policy: 'The terms have changed: accept them on the console\'s legal page, then `troupe auth login` again.',
+  validation_error: 'Check what was given; the message names the field.',
   user_id_mismatch: 'The token belongs to another user: unset TROUPE_USER_ID or give the right token.',
   session_not_found: 'Check the sid, or leave out --sid for a new session.',
   model_not_supported: 'Leave out --model for the default, or name one of the daemon configuration\'s registry.',
@@ -49,6 +57,7 @@ export const adviceFor = (code: string): string | undefined => (Object.hasOwn(ad
 export const exitCodeOf = (error: unknown): ExitCode => {
   const { code } = shown(error);
   if (usageCodes.has(code)) return exitCodes.usage;
+  if (interruptedCodes.has(code)) return exitCodes.interrupted;
   if (unreachableCodes.has(code)) return exitCodes.unreachable;
   return error instanceof CodedError && error.entry.kind === 'refusal' ? exitCodes.refused : exitCodes.unreachable;
 };

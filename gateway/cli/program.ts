@@ -3,7 +3,6 @@
  * `run` gives the exit code and has said what went wrong; it does not exit.
  */
 import { Command, CommanderError, InvalidArgumentError, Option } from 'commander';
-import type { Readable, Writable } from 'node:stream';
 import { adminRequest, type AdminRequest } from '../../contracts/admin.ts';
 import { CodedError, refuse, shown } from '../../contracts/errors.ts';
 import { limits } from '../../contracts/limits.ts';
@@ -11,21 +10,14 @@ import { askAdmin } from './admin.ts';
 import type { ChatOptions, ChatWorld } from './chat.ts';
 import { runPipe } from './chat-pipe.ts';
 import { runTerminal } from './chat-terminal.ts';
+import { platformCommands } from './platform-commands.ts';
 import { adviceFor, exitCodeOf, exitCodes, exitHelp, type ExitCode } from './exit.ts';
 import { replayIdleMs, runReplay } from './replay.ts';
 import { runSessions } from './sessions.ts';
 import { runStatus } from './status.ts';
 import { loadTarget, type Target } from './target.ts';
 import { createTransport, type Transport } from './transport.ts';
-
-export interface ProgramWorld {
-  readonly stdin: Readable & { readonly isTTY?: boolean };
-  readonly stdout: Writable & { readonly isTTY?: boolean };
-  readonly stderr: Writable & { readonly isTTY?: boolean };
-  readonly env: Readonly<Record<string, string | undefined>>;
-  readonly cwd: string;
-  readonly onInterrupt: (listener: () => void) => () => void;
-}
+import type { ProgramWorld } from './world.ts';
 
 interface Common {
   readonly config?: string;
@@ -108,6 +100,10 @@ In the chat: /help, /attach <file>, /cancel, /quit; Ctrl-C cancels the running t
     .action((sid: string, options: Common & { project: string; follow?: boolean; idleMs: number }) => connected(options, (target, transport) =>
       runReplay(target, transport, { sid, projectId: options.project, json: options.json === true, follow: options.follow === true, idleMs: options.idleMs },
         world.stdout, world.stderr, world.onInterrupt)));
+
+  platformCommands(program, world, (code) => {
+    result = code;
+  });
 
   const admin = program.command('admin').description('Speaks to the gateway\'s admin socket. Your user must be in its group.').addHelpText('after', exitHelp);
   const operation = (op: AdminRequest['op'], description: string): Command => command(admin, op, description)

@@ -1,16 +1,21 @@
 /**
  * Where the command connects, and as whom.
  *
- * Order: `--config <file>`, else TROUPE_GATEWAY_URL with TROUPE_TOKEN, else the nearest `.troupe/dev.json` from the current
- * folder upward (`npm start` writes it). TROUPE_TOKEN, TROUPE_USER_ID, TROUPE_CA and TROUPE_ADMIN_SOCKET override single
+ * Order: `--config <file>`, else TROUPE_GATEWAY_URL with TROUPE_TOKEN, else the stored login of `troupe auth login`, unless a Troupe of
+ * another address runs here, else the nearest `.troupe/dev.json` from the current folder upward (`npm start` writes it). A platform
+ * token is exchanged for a gateway token. TROUPE_TOKEN, TROUPE_USER_ID, TROUPE_CA and TROUPE_ADMIN_SOCKET override single
  * fields. The token is read anew with every connection, so that a chat outlives a restart that writes a new one; it is
  * never a command-line argument, where other users of the machine could read it.
  */
-import { readFile } from 'node:fs/promises';
-import { dirname, join, resolve } from 'node:path';
-import { devFile, type DevFile } from '../../contracts/config.ts';
+import { resolve } from 'node:path';
 import { refuse } from '../../contracts/errors.ts';
-import { subjectOf } from '../client/token.ts';
+import { limits } from '../../contracts/limits.ts';
+import { isPlatformToken, subjectOf } from '../client/token.ts';
+import { gatewayTokenOf } from './auth.ts';
+import { storedLogin } from './credentials.ts';
+import { createPlatform } from './platform.ts';
+import { createTransport } from './transport.ts';
+import { findDevFile, readDevFile, readText } from './dev-file.ts';
 
 export interface Target {
   readonly gatewayUrl: string;
@@ -27,49 +32,28 @@ export interface TargetSource {
   readonly env: Readonly<Record<string, string | undefined>>;
 }
 
-const readText = async (path: string, what: string): Promise<string> => {
-  try {
-    return await readFile(path, 'utf8');
-  } catch (cause) {
-    const code = cause instanceof Error && 'code' in cause ? String(cause.code) : 'unknown';
-    throw refuse('not_configured', `${what} ${path} cannot be read (${code}).`);
-  }
-};
-
-const readDevFile = async (path: string): Promise<DevFile> => {
-  const text = await readText(path, 'The configuration file');
-  let value: unknown;
-  try {
-    value = JSON.parse(text);
-  } catch {
-    throw refuse('not_configured', `${path} is not JSON.`);
-  }
-  const parsed = devFile.safeParse(value);
-  if (!parsed.success) {
-    // Field names only: the file holds tokens.
-    throw refuse('not_configured', `${path} lacks or misspells ${parsed.error.issues.map((i) => i.path.map(String).join('.')).join(', ')}.`);
-  }
-  return parsed.data;
-};
-
-const findDevFile = async (cwd: string): Promise<string> => {
-  for (let folder = resolve(cwd); ; folder = dirname(folder)) {
-    const path = join(folder, '.troupe', 'dev.json');
-    try {
-      await readFile(path);
-      return path;
-    } catch (cause) {
-      const code = cause instanceof Error && 'code' in cause ? cause.code : undefined;
-      if (code !== 'ENOENT' && code !== 'ENOTDIR') throw refuse('not_configured', `${path} cannot be read (${String(code)}).`);
-    }
-    if (folder === dirname(folder)) throw refuse('not_configured', 'There is no .troupe/dev.json in this folder or above it.');
-  }
-};
-
 const requireUser = (token: string): string => {
   const sub = subjectOf(token);
   if (sub === undefined) throw refuse('not_configured', 'The token names no subject; set TROUPE_USER_ID.');
   return sub;
+};
+
+/** A gateway token for a platform token, got anew when it is about to end; any other token as it is. */
+const gatewayTokens = (token: () => Promise<string>, api: { readonly url: string; readonly caPem: string | undefined }): (() => Promise<string>) => {
+  let held: { readonly from: string; readonly token: string; readonly untilMs: number } | undefined;
+  return async () => {
+    const from = await token();
+    if (!isPlatformToken(from)) return from;
+    if (held?.from === from && performance.now() < held.untilMs) return held.token;
+    const transport = createTransport(api.caPem);
+    try {
+      const got = await gatewayTokenOf(createPlatform({ url: api.url, fetch: transport.fetch }), from);
+      held = { from, token: got.token, untilMs: performance.now() + (got.expiresInSec - limits.tokenLeewaySec) * 1_000 };
+      return got.token;
+    } finally {
+      await transport.close();
+    }
+  };
 };
 
 /** Throws `not_configured` with a sentence saying what is missing. */
@@ -78,20 +62,36 @@ export const loadTarget = async ({ config, cwd, env }: TargetSource): Promise<Ta
   const envUrl = env['TROUPE_GATEWAY_URL'];
   const envCa = env['TROUPE_CA'];
   const envPem = envCa === undefined ? undefined : await readText(envCa, 'The certificate file of TROUPE_CA,');
+  const adminSocket = env['TROUPE_ADMIN_SOCKET'];
   if (config === undefined && envUrl !== undefined) {
     if (envToken === undefined) throw refuse('not_configured', 'TROUPE_GATEWAY_URL is set but TROUPE_TOKEN is not.');
     return {
-      gatewayUrl: envUrl, userId: env['TROUPE_USER_ID'] ?? requireUser(envToken), caPem: envPem,
-      adminSocket: env['TROUPE_ADMIN_SOCKET'], token: () => Promise.resolve(envToken),
+      gatewayUrl: envUrl, userId: env['TROUPE_USER_ID'] ?? requireUser(envToken), caPem: envPem, adminSocket,
+      token: gatewayTokens(() => Promise.resolve(envToken), { url: env['TROUPE_API_BASE'] ?? envUrl, caPem: envPem }),
     };
   }
-  const path = config === undefined ? await findDevFile(cwd) : resolve(cwd, config);
-  const dev = await readDevFile(path);
+  const path = config === undefined ? await findDevFile(cwd).catch(() => undefined) : resolve(cwd, config);
+  const dev = path === undefined ? undefined : await readDevFile(path);
+  const login = config === undefined ? await storedLogin({ env, cwd }) : undefined;
+  if (login !== undefined && (dev === undefined || sameOrigin(login.apiBase, dev.baseUrl))) {
+    const caPem = envPem ?? (dev === undefined ? undefined : await readText(dev.caPath, 'The certificate file'));
+    return {
+      gatewayUrl: envUrl ?? dev?.gatewayUrl ?? login.apiBase, userId: env['TROUPE_USER_ID'] ?? requireUser(envToken ?? login.token), caPem,
+      adminSocket: adminSocket ?? dev?.adminSocket,
+      token: gatewayTokens(async () => envToken ?? (await storedLogin({ env, cwd }))?.token ?? login.token, { url: login.apiBase, caPem }),
+    };
+  }
+  if (dev === undefined || path === undefined) {
+    throw refuse('not_configured', 'There is no .troupe/dev.json in this folder or above it, and nobody has signed in with `troupe auth login`.');
+  }
+  const caPem = envPem ?? await readText(dev.caPath, 'The certificate file');
   return {
     gatewayUrl: envUrl ?? dev.gatewayUrl,
     userId: env['TROUPE_USER_ID'] ?? (envToken === undefined ? dev.user.id : requireUser(envToken)),
-    caPem: envPem ?? await readText(dev.caPath, 'The certificate file'),
-    adminSocket: env['TROUPE_ADMIN_SOCKET'] ?? dev.adminSocket,
-    token: async () => envToken ?? (await readDevFile(path)).user.gatewayToken,
+    caPem,
+    adminSocket: adminSocket ?? dev.adminSocket,
+    token: gatewayTokens(async () => envToken ?? (await readDevFile(path)).user.gatewayToken, { url: dev.baseUrl, caPem }),
   };
 };
+
+const sameOrigin = (a: string, b: string): boolean => URL.canParse(a) && URL.canParse(b) && new URL(a).origin === new URL(b).origin;
