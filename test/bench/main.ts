@@ -9,6 +9,7 @@ import { resolve } from 'node:path';
 import { parseArgs } from 'node:util';
 import { activation } from './activation.ts';
 import { command, local, remote } from './actors.ts';
+import { allowanceAsks } from './allowance.ts';
 import type { Benchmark, Row, Settings } from './figure.ts';
 import { link } from './link.ts';
 import { machineLine } from './machine.ts';
@@ -21,6 +22,7 @@ const benchmarks: ReadonlyMap<string, { readonly about: string; readonly run: Be
   ['local', { about: 'an ask on the same host', run: local }],
   ['remote', { about: 'an ask of another host, 1, 64 and 256 actors', run: remote }],
   ['command', { about: 'a journaled command, 1, 64 and 256 actors', run: command }],
+  ['allowance', { about: 'requests under a limit, 1 and 100 callers, against an ask for each', run: allowanceAsks }],
   ['link', { about: 'calls over the link', run: link }],
   ['events', { about: 'session events from emit to a TLS WebSocket client, 200 sessions', run: events }],
   ['fanout', { about: 'one session to 2,000 watchers', run: fanout }],

@@ -14,7 +14,7 @@ const address = { org: 'acme', type: 'allowance', key: 'plan' };
 interface Counter {
   readonly cluster: Cluster;
   readonly host: Host;
-  take(input: Partial<TakeInput>): Promise<TakeOutput>;
+  readonly take: (input: Partial<TakeInput>) => Promise<TakeOutput>;
 }
 
 const start = (cluster: Cluster = createCluster(), epoch = 1): Counter => {
