@@ -119,7 +119,7 @@ export const authRoutes = {
   revoke: platformRoute({
     id: 'revoke', wire: 109, surface: 'platform', method: 'POST', path: '/api/auth/revoke', summary: 'Ends one token of the caller (an access token by its jti, a refresh token with its family), or all.',
     auth: { kind: 'access' }, body: z.union([z.strictObject({ token: text }), z.strictObject({ all: z.literal(true) })]), bodyMaxBytes,
-    answers: { 200: z.strictObject({ revoked: z.int() }) }, errors: ['unauthorized'], serve: { by: 'daemon' },
+    answers: { 200: z.strictObject({ revoked: z.int() }) }, errors: ['unauthorized', 'forbidden'], serve: { by: 'daemon' },
   }),
   gatewayToken: platformRoute({
     id: 'gateway_token', wire: 110, surface: 'platform', method: 'POST', path: '/api/auth/gateway-token',
@@ -160,11 +160,11 @@ export const authRoutes = {
   }),
   grants: platformRoute({
     id: 'grants', wire: 120, surface: 'platform', method: 'GET', path: '/api/auth/grants', summary: 'The caller\'s sign-ins: browsers, devices, tokens.',
-    auth: { kind: 'access' }, bodyMaxBytes: 0, answers: { 200: z.strictObject({ grants: z.array(grant) }) }, errors: ['unauthorized'], serve: { by: 'daemon' },
+    auth: { kind: 'access' }, bodyMaxBytes: 0, answers: { 200: z.strictObject({ grants: z.array(grant) }) }, errors: ['unauthorized', 'forbidden'], serve: { by: 'daemon' },
   }),
   revokeGrant: platformRoute({
     id: 'revoke_grant', wire: 121, surface: 'platform', method: 'DELETE', path: '/api/auth/grants', summary: 'Ends one of them: its tokens stop at once.',
-    auth: { kind: 'access' }, body: z.strictObject({ id: grantId }), bodyMaxBytes, answers: { 200: z.strictObject({ revoked: z.int() }) }, errors: ['unauthorized', 'not_found'], serve: { by: 'daemon' },
+    auth: { kind: 'access' }, body: z.strictObject({ id: grantId }), bodyMaxBytes, answers: { 200: z.strictObject({ revoked: z.int() }) }, errors: ['unauthorized', 'forbidden', 'not_found'], serve: { by: 'daemon' },
   }),
   manifest: platformRoute({
     id: 'manifest', wire: 122, surface: 'platform', method: 'GET', path: '/api/legal/manifest', summary: 'The documents in force, their version and the hash that is accepted.',
@@ -180,6 +180,6 @@ export const authRoutes = {
     id: 'acceptance', wire: 123, surface: 'platform', method: 'POST', path: '/api/legal/acceptance', summary: 'Records that the caller accepts the current manifest. Tokens made before stay those of the former one.',
     auth: { kind: 'access' },
     body: z.strictObject({ hash: z.string().max(128), terms: z.literal(true), privacy: z.literal(true), processing: z.literal(true), age: z.literal(true) }), bodyMaxBytes,
-    answers: { 200: z.strictObject({ accepted: z.literal(true), hash: z.string(), version: z.string() }) }, errors: ['unauthorized', 'conflict'], serve: { by: 'daemon' },
+    answers: { 200: z.strictObject({ accepted: z.literal(true), hash: z.string(), version: z.string() }) }, errors: ['unauthorized', 'forbidden', 'conflict'], serve: { by: 'daemon' },
   }),
 } as const;

@@ -388,6 +388,27 @@ export const limits = {
   accessTtlMs: 86_400_000,
   apiTokenTtlMs: 90 * 86_400_000,
   consoleTokenTtlMs: 15 * 60_000,
+  /** Logins (browsers, devices, tokens) of one person. More: the least recently used of the same kind ends, else of any. */
+  grantsMax: 64,
+  /** Rotated refresh tokens of one person that are known when they come again; the oldest is forgotten, and then merely refused. */
+  formerRefreshMax: 2_048,
+  /** Access tokens of one person that were revoked singly and have not expired. More: the token's whole login ends. */
+  revokedTokensMax: 1_024,
+  /** Milliseconds in which the use of a login is noted, and a browser session prolonged, at most once. */
+  grantTouchMs: 3_600_000,
+  /** Access tokens whose signature one daemon remembers; the least recently used is forgotten. */
+  accessTokensKnownMax: 50_000,
+  /** Milliseconds a sign-in code is good, wrong tries after which it is not any more, and codes mailed to one address in an hour. More: `rate_limited`. */
+  signinCodeTtlMs: 600_000,
+  signinTriesMax: 5,
+  signinMailsPerHourMax: 5,
+  /** Milliseconds before a sign-in code's mail is tried again when mail is unavailable; doubles, as long as the code is good. */
+  signinMailRetryMs: 5_000,
+  /** Sign-in codes asked for, and tried, from one remote address in a minute and in a day. More: `rate_limited`. */
+  signinStartsPerMinuteMax: 30,
+  signinStartsPerDayMax: 1_000,
+  signinTriesPerMinuteMax: 60,
+  signinTriesPerDayMax: 5_000,
   /** Milliseconds a refresh token and a browser session live without being used. */
   refreshTtlMs: 7 * 86_400_000,
   browserSessionTtlMs: 7 * 86_400_000,

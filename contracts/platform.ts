@@ -80,6 +80,8 @@ export type Caller =
       readonly jti?: string;
       /** Hash of the policy manifest the presented token stands for (a browser session: accepted by now); empty = none. */
       readonly policy: string;
+      /** Hash of the manifest this person has accepted last, by now; empty = none. */
+      readonly accepted: string;
       /** Unix milliseconds at which the presented token ends. */
       readonly expiresAtMs: number;
     }

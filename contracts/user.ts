@@ -21,6 +21,8 @@ export const newGrant = z.strictObject({
   secret_sha256: sha256,
   /** Unix milliseconds: end of the cookie or of the refresh token. */
   expires_at: z.int(),
+  /** Unix milliseconds: end of the access token that was made with it; a browser's live no longer than its cookie. The grant ends when both have. */
+  access_expires_at: z.int(),
   ip: z.string(), user_agent: z.string(),
 });
 export type NewGrant = z.infer<typeof newGrant>;
@@ -43,31 +45,30 @@ export const account = z.strictObject({
 export type Account = z.infer<typeof account>;
 
 export const userCommands = {
-  /** Creates the account at its first sign-in; adds the identity; opens a browser grant. */
+  /** Creates the account at its first sign-in; adds the identity; opens a browser grant. `conflict` if the account has another address. */
   sign_in: {
     input: z.strictObject({ email: z.string(), name: z.string(), provider: identityProvider, provider_id: z.string(), grant: newGrant }),
     output: z.strictObject({ account, created: z.boolean() }),
   },
+  /** `unauthorized` for no such user. */
   open_grant: { input: z.strictObject({ grant: newGrant }), output: account },
-  /**
-   * Rotates a refresh token. `unauthorized` for an unknown or expired one; one that was rotated before revokes its whole grant first
-   * (the revocation is committed: the answer is `reused`).
-   */
+  /** Rotates a refresh token. One that was rotated before ends its whole grant; that is committed, so it is an answer (`reused`), not an error. */
   refresh: {
-    input: z.strictObject({ secret_sha256: sha256, next_sha256: sha256, expires_at: z.int() }),
+    input: z.strictObject({ secret_sha256: sha256, next_sha256: sha256, expires_at: z.int(), access_expires_at: z.int() }),
     output: z.discriminatedUnion('state', [
       z.strictObject({ state: z.literal('rotated'), grant_id: z.string(), kind: grantKind, account }),
       z.strictObject({ state: z.enum(['unknown', 'expired', 'reused']) }),
     ]),
   },
-  /** `unauthorized` unless the grant lives and the token was not revoked. */
+  /** `unauthorized` unless the grant lives and the token was not revoked. Notes the use, at most once in `limits.grantTouchMs`. */
   check: { input: z.strictObject({ grant_id: z.string(), jti: z.string() }), output: account },
+  /** `unauthorized` unless it is a live session's. Its use prolongs the session, at most once in `limits.grantTouchMs`. */
   check_cookie: { input: z.strictObject({ secret_sha256: sha256 }), output: z.strictObject({ grant_id: z.string(), expires_at: z.int(), account }) },
-  /** Revokes one access token until it would have expired. False: it was revoked already. */
+  /** Revokes one access token until it would have expired; 0: it was over already. Beyond `limits.revokedTokensMax` its whole grant ends. */
   revoke_token: { input: z.strictObject({ grant_id: z.string(), jti: z.string(), expires_at: z.int() }), output: z.strictObject({ revoked: z.int() }) },
   /** Revokes the grant of a refresh token. */
   revoke_refresh: { input: z.strictObject({ secret_sha256: sha256 }), output: z.strictObject({ revoked: z.int() }) },
-  revoke_grant: { input: z.strictObject({ grant_id: z.string() }), output: z.strictObject({ revoked: z.int() }) },
+  revoke_grant: { input: z.strictObject({ grant_id: z.string(), why: z.enum(['signed_out', 'revoked']) }), output: z.strictObject({ revoked: z.int() }) },
   revoke_all: { input: nothing, output: z.strictObject({ revoked: z.int() }) },
   grants: { input: nothing, output: z.strictObject({ grants: z.array(grant.omit({ current: true })) }) },
   /** The hash has been checked against the current manifest. */
@@ -75,4 +76,22 @@ export const userCommands = {
   profile: { input: nothing, output: z.strictObject({ account, created_at: z.int(), identities: z.array(identityProvider) }) },
   /** What an API key of this user acts with. `unauthorized` for no such user. */
   policy: { input: nothing, output: z.strictObject({ policy: z.string() }) },
+} as const;
+
+/** Why grants ended: the person did it, or a rotated refresh token came again, or a newer grant took its place. */
+export const grantEnd = z.enum(['signed_out', 'revoked', 'reused', 'replaced']);
+export type GrantEnd = z.infer<typeof grantEnd>;
+
+/** `at` and other times: Unix milliseconds. */
+export const userEvents = {
+  AccountCreated: z.strictObject({ email: z.string(), name: z.string(), at: z.int() }),
+  /** A provider knew a name, where there was only the address. */
+  NameLearnt: z.strictObject({ name: z.string() }),
+  IdentityAdded: z.strictObject({ provider: identityProvider, provider_id: z.string(), at: z.int() }),
+  GrantOpened: z.strictObject({ grant: newGrant, at: z.int() }),
+  GrantUsed: z.strictObject({ id: z.string(), at: z.int(), expires_at: z.int() }),
+  GrantRefreshed: z.strictObject({ id: z.string(), next_sha256: sha256, expires_at: z.int(), access_expires_at: z.int(), at: z.int() }),
+  GrantsEnded: z.strictObject({ ids: z.array(z.string()), why: grantEnd, at: z.int() }),
+  TokenRevoked: z.strictObject({ grant_id: z.string(), jti: z.string(), expires_at: z.int(), at: z.int() }),
+  PolicyAccepted: z.strictObject({ hash: sha256, version: z.string(), ip: z.string(), user_agent: z.string(), at: z.int() }),
 } as const;
