@@ -11,6 +11,13 @@ const positive = z.number().positive();
 /** `a@b` or `Name <a@b>`; no line break, quote or comma, so that it is one header value and one address. */
 const mailFrom = /^(?:[^\p{Cc}<>"@,;:\\]{1,128} <[^\s<>"@,;:\\]+@[^\s<>"@,;:\\]+>|[^\s<>"@,;:\\]+@[^\s<>"@,;:\\]+)$/u;
 
+/** What one listener can serve: the platform (`/api`, its pages), the edge (`/v1`, `/troupe/v1`, `/custody`), the console's files. */
+export const surfaces = ['platform', 'edge', 'console'] as const;
+export type Surface = (typeof surfaces)[number];
+const servedSurfaces = z.array(z.enum(surfaces)).min(1).default([...surfaces]);
+/** Host names in lower case, without port. */
+const hostNames = z.array(z.string().regex(/^[a-z0-9.:[\]-]{1,253}$/)).min(1).optional();
+
 export const gatewayConfig = z.strictObject({
   /** `iss` of capabilities and the `aud` a Tier 1 token must carry. */
   name: z.string().min(1).default('troupe-gateway'),
@@ -18,7 +25,13 @@ export const gatewayConfig = z.strictObject({
   listen: z.strictObject({
     host: z.string().default('127.0.0.1'),
     port: z.int().min(0).max(65_535),
+    /** Paths of other surfaces are `not_found` there. */
+    surfaces: servedSurfaces,
   }),
+  /** Further listeners of the same process, with the same certificate. */
+  listeners: z.array(z.strictObject({ host: z.string().default('127.0.0.1'), port: z.int().min(0).max(65_535), surfaces: servedSurfaces })).max(16).default([]),
+  /** Host names of a surface: a name listed here serves only the surfaces that list it; a surface with a list is served under no other name. */
+  hosts: z.strictObject({ platform: hostNames, edge: hostNames, console: hostNames }).prefault({}),
   /** Local plain-HTTP listener with /readyz and /metrics; port 0 = off. */
   ops: z.strictObject({ host: z.string().default('127.0.0.1'), port: z.int().min(0).max(65_535).default(0) }).prefault({}),
   tls: z.strictObject({ cert_path: path, key_path: path, poll_ms: z.int().positive().default(limits.certificatePollMs) }),
@@ -27,9 +40,16 @@ export const gatewayConfig = z.strictObject({
     /** Accepts HS256 tokens signed with the secret in `dev_secret_path`. */
     dev_mode: z.boolean().default(false),
     dev_secret_path: path.optional(),
+    /** Believes gateway tokens of the platform (POST /api/auth/gateway-token), with the daemon's public keys. Needs `platform`. */
+    platform: z.boolean().default(false),
     jwks_ttl_ms: z.int().positive().default(limits.jwksTtlMs),
     jwks_cooldown_ms: z.int().positive().default(limits.jwksCooldownMs),
   }),
+  /** Absent = no platform surface: its paths are `not_found`. */
+  platform: z.strictObject({
+    /** The daemons' `platform.base_url`: `iss` of access tokens. */
+    base_url: z.url().refine((url) => new URL(url).origin === url),
+  }).optional(),
   /** ES256 private key (PEM, PKCS 8) that signs capabilities; the daemon holds the public half. */
   capability: z.strictObject({ key_path: path }),
   upstream: z.strictObject({

@@ -38,6 +38,8 @@ export interface StackOptions {
   readonly gateways?: number;
   /** All gateways listen on one port (SO_REUSEPORT). */
   readonly onePort?: boolean;
+  /** Port of the first gateway (of all of them with `onePort`), where it must be known beforehand; default a free one. */
+  readonly port?: number;
   /** Tier 1 tokens are checked against this JWKS; default: HS256 with the stack's development secret. */
   readonly jwksUrl?: string;
   readonly sync?: 'always';
@@ -156,11 +158,11 @@ export const startStack = async (scope: TestScope | undefined, options: StackOpt
       return Object.defineProperties(daemon, Object.getOwnPropertyDescriptors({ host, socketPath })) as DaemonProcess;
     });
 
-    const shared = options.onePort === true ? await freePort() : undefined;
+    const shared = options.onePort === true ? options.port ?? await freePort() : undefined;
     const group = groupName();
     const gateways: GatewayProcess[] = [];
     for (let index = 0; index < (options.gateways ?? 1); index++) {
-      const port = shared ?? await freePort();
+      const port = shared ?? (index === 0 ? options.port : undefined) ?? await freePort();
       const opsPort = await freePort();
       const adminSocket = file(`admin-${index}.sock`);
       const config = file(`gateway-${index}.toml`);
