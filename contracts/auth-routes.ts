@@ -37,6 +37,9 @@ export const signedIn = z.strictObject({ user: z.strictObject({ id: z.string(), 
 export const returnTo = z.string().max(1_024).regex(/^\/(?!\/)[!-[\]-~]*$/)
   .refine((path) => URL.canParse(path, 'https://here.invalid') && !new URL(path, 'https://here.invalid').pathname.startsWith('//'));
 
+/** A ticked box of a form. */
+const ticked = z.literal('true');
+
 const providerRoutes = <Name extends 'google' | 'github'>(name: Name, wire: number) => ({
   start: platformRoute({
     id: `signin_${name}`, wire, surface: 'platform', method: 'GET', path: `/api/auth/signin/${name}`,
@@ -180,6 +183,12 @@ export const authRoutes = {
     id: 'acceptance', wire: 123, surface: 'platform', method: 'POST', path: '/api/legal/acceptance', summary: 'Records that the caller accepts the current manifest. Tokens made before stay those of the former one.',
     auth: { kind: 'access' },
     body: z.strictObject({ hash: z.string().max(128), terms: z.literal(true), privacy: z.literal(true), processing: z.literal(true), age: z.literal(true) }), bodyMaxBytes,
+    answers: { 200: z.strictObject({ accepted: z.literal(true), hash: z.string(), version: z.string() }) }, errors: ['unauthorized', 'forbidden', 'conflict'], serve: { by: 'daemon' },
+  }),
+  acceptLegal: platformRoute({
+    id: 'accept_legal', wire: 125, surface: 'platform', method: 'POST', path: '/legal', summary: 'The button of the page with the documents: the same, by the browser session.',
+    auth: { kind: 'cookie' },
+    body: z.strictObject({ hash: z.string().max(128), terms: ticked, privacy: ticked, processing: ticked, age: ticked, return_to: returnTo.optional() }), bodyMaxBytes, form: true,
     answers: { 200: z.strictObject({ accepted: z.literal(true), hash: z.string(), version: z.string() }) }, errors: ['unauthorized', 'forbidden', 'conflict'], serve: { by: 'daemon' },
   }),
 } as const;

@@ -66,9 +66,19 @@ export const organizationRoutes = {
     body: bodies.removeMember, answers: { 200: gone }, errors: [...usual],
     serve: { by: 'actor', call: (r: Of<z.output<typeof bodies.removeMember>>) => ask(r, r.body.orgId, 'remove_member', { user_id: r.body.userId }) },
   }),
+  leave: platformRoute({
+    ...common, id: 'leave', wire: 159, method: 'POST', path: '/api/organization/leave', summary: 'The caller leaves an organization; the last owner cannot.',
+    body: bodies.leave, answers: { 200: gone }, errors: [...usual],
+    serve: { by: 'actor', call: (r: Of<z.output<typeof bodies.leave>>) => ask(r, r.body.orgId, 'leave', {}) },
+  }),
   acceptInvitation: platformRoute({
     ...common, id: 'accept_invitation', wire: 148, method: 'POST', path: '/api/organization/invitations/accept', summary: 'The invited person joins.',
     body: bodies.accept, answers: { 200: z.strictObject({ organization: organizationListed }) },
+    errors: [...usual, 'conflict', 'plan_limit'], serve: { by: 'daemon' },
+  }),
+  join: platformRoute({
+    ...common, auth: { kind: 'cookie' }, id: 'join', wire: 159, method: 'POST', path: '/invite', summary: 'The button of the invitation\'s page: the same, by the browser session.',
+    body: bodies.accept, form: true, answers: { 200: z.strictObject({ organization: organizationListed }) },
     errors: [...usual, 'conflict', 'plan_limit'], serve: { by: 'daemon' },
   }),
   invitations: platformRoute({
@@ -108,7 +118,7 @@ export const organizationRoutes = {
   audit: platformRoute({
     ...common, id: 'audit', wire: 156, method: 'GET', path: '/api/organization/audit', summary: 'Its audit log, newest first, page by page; `format` csv or jsonl exports all of it (audit.export).',
     query: queries.audit,
-    answers: { 200: z.union([z.strictObject({ entries: z.array(auditEntry), nextCursor: z.string().nullable() }), z.string()]) }, errors: [...usual], serve: { by: 'daemon' },
+    answers: { 200: z.union([z.strictObject({ entries: z.array(auditEntry), nextCursor: z.string().nullable() }), z.string()]) }, errors: [...usual, 'payload_too_large'], serve: { by: 'daemon' },
   }),
   webhook: platformRoute({
     ...common, id: 'webhook', wire: 157, method: 'GET', path: '/api/organization/webhook', summary: 'The webhook\'s address, its signing secret and its dead letters (org.update).',
@@ -123,6 +133,6 @@ export const organizationRoutes = {
   }),
   redeliver: platformRoute({
     ...common, id: 'webhook_redeliver', wire: 158, method: 'POST', path: '/api/organization/webhook/redeliver', summary: 'Tries a dead letter again, with the same id (org.update).',
-    body: bodies.redeliver, answers: { 200: gone }, errors: [...usual], serve: { by: 'daemon' },
+    body: bodies.redeliver, answers: { 200: gone }, errors: [...usual, 'conflict'], serve: { by: 'daemon' },
   }),
 } as const;
