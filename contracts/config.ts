@@ -192,6 +192,7 @@ export const devFile = z.object({
   caPath: z.string(),
   adminSocket: z.string(),
   user: z.object({ id: z.string(), email: z.string(), accessToken: z.string(), gatewayToken: z.string() }),
-  org: z.object({ id: z.string(), slug: z.string() }),
+  /** `apiKey`: with every scope of the admin role. */
+  org: z.object({ id: z.string(), slug: z.string(), apiKey: z.string().optional() }),
 });
 export type DevFile = z.infer<typeof devFile>;

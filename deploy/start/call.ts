@@ -1,6 +1,6 @@
 /**
- * Calls one actor of the organization `dev` over NATS, as an integrator in any language would: a request to
- * `actor.dev.<type>.<key>.<command>` with JSON, the answer in JSON, errors in the service headers (NATS ADR-32).
+ * Calls one actor of the development organization over NATS, as an integrator in any language would: a request to
+ * `actor.<org>.<type>.<key>.<command>` with JSON, the answer in JSON, errors in the service headers (NATS ADR-32).
  * Uses the credentials in `.troupe/dev.json`. Leaves with 0, 1 when the actor refused or nobody answered, 2 for wrong use.
  */
 import { readFileSync } from 'node:fs';
@@ -11,7 +11,7 @@ import { connect, TimeoutError, NoRespondersError, RequestError } from 'nats';
 import { devFile } from '../../contracts/config.ts';
 import { limits } from '../../contracts/limits.ts';
 import { commandSubject } from '../../contracts/subjects.ts';
-import { devOrg, integrator } from './nats.ts';
+import { integrator } from './nats.ts';
 
 const root = dirname(dirname(dirname(fileURLToPath(import.meta.url))));
 
@@ -21,7 +21,7 @@ const fail = (text: string, code = 1): never => {
 };
 
 const command = new Command('node deploy/run.mjs call')
-  .description(`Calls an actor over NATS: actor.${devOrg}.<type>.<key>.<command>. The input is JSON.`)
+  .description('Calls an actor over NATS: actor.<org>.<type>.<key>.<command>, of the organization in dev.json. The input is JSON.')
   .argument('<type>').argument('<key>').argument('<command>').argument('[input]', 'JSON', '{}')
   .option('--dir <path>', 'folder that holds .troupe', root)
   .exitOverride((error) => process.exit(error.exitCode === 0 ? 0 : 2))
@@ -40,13 +40,14 @@ try {
 } catch {
   text = fail(`There is no ${path}. Start Troupe first: npm start`);
 }
-const url = new URL(devFile.parse(JSON.parse(text)).natsUrl);
+const dev = devFile.parse(JSON.parse(text));
+const url = new URL(dev.natsUrl);
 const inboxPrefix = url.username === integrator.user ? { inboxPrefix: integrator.inboxPrefix } : {};
 try {
   const nc = await connect({
     servers: url.host, user: decodeURIComponent(url.username), pass: decodeURIComponent(url.password), ...inboxPrefix, reconnect: false,
   });
-  const answer = await nc.request(commandSubject({ org: devOrg, type, key }, name), input, { timeout: limits.askDeadlineMs });
+  const answer = await nc.request(commandSubject({ org: dev.org.id, type, key }, name), input, { timeout: limits.askDeadlineMs });
   await nc.close();
   const code = answer.headers?.get('Nats-Service-Error-Code') ?? '';
   if (code !== '') fail(`${code} ${answer.headers?.get('Nats-Service-Error') ?? ''}\n${answer.string()}`);

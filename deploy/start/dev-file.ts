@@ -1,13 +1,13 @@
 /**
- * `.troupe/dev.json`: what tools and tests need to use this development Troupe, with a user's token (HS256, accepted by a
- * gateway in `auth.dev_mode` only). Mode 0600, replaced whole when the token is made anew.
+ * `.troupe/dev.json`: what tools and tests need to use this development Troupe: the account made at the first start with its access token
+ * and its organization's API key, and a gateway token (HS256, accepted by a gateway in `auth.dev_mode` only, so that it may live a day).
+ * Mode 0600, replaced whole when that token is made anew.
  */
 import { SignJWT } from 'jose';
 import { devFile, type DevFile } from '../../contracts/config.ts';
 import { limits } from '../../contracts/limits.ts';
+import type { DevAccount } from './account.ts';
 import { writePrivate } from './folder.ts';
-
-export const devUser = { id: 'dev-user', email: 'dev@localhost' } as const;
 
 /** A Tier 1 identity token as the gateway of `audience` takes it. `nowSec` in Unix seconds. */
 export const signDevToken = (
@@ -31,17 +31,17 @@ export interface DevFacts {
   readonly natsUrl: string;
   readonly caPath: string;
   readonly adminSocket: string;
-  readonly org: string;
+  readonly account: Pick<DevAccount, 'userId' | 'email' | 'accessToken' | 'org'>;
 }
 
 /** Signs a new token and writes the file. */
 export const writeDevFile = async (facts: DevFacts): Promise<DevFile> => {
-  const token = await signDevToken(facts.secret, { sub: devUser.id, audience: facts.audience, org: facts.org });
+  const token = await signDevToken(facts.secret, { sub: facts.account.userId, audience: facts.audience, org: facts.account.org.id });
   const file = devFile.parse({
     baseUrl: facts.baseUrl, gatewayUrl: facts.baseUrl, deploymentUrl: facts.baseUrl,
     natsUrl: facts.natsUrl, caPath: facts.caPath, adminSocket: facts.adminSocket,
-    user: { ...devUser, accessToken: token, gatewayToken: token },
-    org: { id: facts.org, slug: facts.org },
+    user: { id: facts.account.userId, email: facts.account.email, accessToken: facts.account.accessToken, gatewayToken: token },
+    org: facts.account.org,
   });
   writePrivate(facts.path, `${JSON.stringify(file, null, 2)}\n`);
   return file;

@@ -24,6 +24,10 @@ export interface Folder {
   readonly daemonConfig: string;
   readonly gatewayConfig: string;
   readonly devFile: string;
+  /** The development account (account.ts). */
+  readonly accountFile: string;
+  /** Mails in place of being sent. */
+  readonly outbox: string;
   /** Folder of the sockets: `run`, or a private folder in the system's temporary one where that path is too long. */
   readonly sockets: string;
 }
@@ -35,6 +39,7 @@ export const state = z.strictObject({
   natsPort: z.int(),
   postgresPort: z.int(),
   opsPort: z.int(),
+  mailPort: z.int(),
   /** Fixed once the journal exists. */
   journalStreams: z.int(),
 });
@@ -80,6 +85,8 @@ export const openFolder = (parent: string): Folder => {
     daemonConfig: join(path, 'daemon.toml'),
     gatewayConfig: join(path, 'gateway.toml'),
     devFile: join(path, 'dev.json'),
+    accountFile: join(path, 'account.json'),
+    outbox: privateFolder(join(path, 'mail')),
     sockets: longest <= socketPathMaxBytes ? run : privateFolder(join(tmpdir(), `troupe-${id}`)),
   };
 };

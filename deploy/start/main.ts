@@ -68,13 +68,15 @@ Troupe is ready after ${seconds} s.
   Gateway     ${stack.baseUrl}   (CA: ${stack.caPath})
   NATS        ${stack.natsUrl}   (${stack.durability})
   Metrics     ${stack.opsUrl}/metrics
+  Mail        ${stack.mailUrl}   (kept here in place of being sent; also printed)
   Models      ${stack.models.join(', ')}
   Identity    ${devFilePath}
 
-Three things to try:
+Things to try:
   1. Chat here:              npm run -s troupe -- chat
   2. Chat in a browser:      ${stack.baseUrl}/#token=${stack.token()}
-  3. Call an actor (NATS): node deploy/run.mjs call session hello create '{"user_id":"dev-user","project_id":"tour"}'
+  3. Sign up as yourself:    ${stack.baseUrl}/signin   (any address; its code appears here)
+  4. Call an actor (NATS):   node deploy/run.mjs call session hello create '{"user_id":"${stack.userId}","project_id":"tour"}'
 
 Kill any process and watch it heal: ${Object.entries(stack.pids()).map(([name, pid]) => `${name} ${pid}`).join(', ')}
 Ctrl-C stops.
@@ -125,7 +127,7 @@ try {
   stack = await startStack(stackOptions);
   const seconds = ((performance.now() - began) / 1000).toFixed(1);
   say.ready(readyText(stack, folder.devFile, seconds), {
-    baseUrl: stack.baseUrl, natsUrl: stack.natsUrl, opsUrl: stack.opsUrl, caPath: stack.caPath, devFile: folder.devFile,
+    baseUrl: stack.baseUrl, natsUrl: stack.natsUrl, opsUrl: stack.opsUrl, mailUrl: stack.mailUrl, caPath: stack.caPath, devFile: folder.devFile,
     durability: stack.durability, models: stack.models, pids: stack.pids(), seconds: Number(seconds),
   });
   if (stopping !== undefined) await stop(stack);

@@ -1,14 +1,15 @@
 /**
  * The embedded NATS server: its binary, its configuration file with two users, its child process.
  *
- * `daemon` may do everything. `integrator` is confined to the organization `dev`: it calls `actor.dev.>`, watches
- * `events.dev.>`, lists services through `$SRV.>` and receives replies only under its own inbox prefix (NATS would otherwise
+ * `daemon` may do everything. `integrator` is confined to some organizations (the development one, and `dev`, whose name is known before
+ * anyone has signed up): it calls `actor.<org>.>`, watches `events.<org>.>`, lists services through `$SRV.>` and receives replies only under its own inbox prefix (NATS would otherwise
  * let it read replies meant for the daemon). Passwords stand in the 0600 configuration file, never in an argument.
  */
 import { accessSync, constants, mkdirSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { delimiter, dirname, join } from 'node:path';
 import { limits } from '../../contracts/limits.ts';
+import { encodeToken } from '../../contracts/subjects.ts';
 import type { ChildSpec } from './child.ts';
 import { writePrivate, type Folder } from './folder.ts';
 import { natsGreets } from './probe.ts';
@@ -48,6 +49,8 @@ export const natsBinary = (given: string | undefined, searchPath: string): strin
 export const natsConfig = (options: {
   readonly port: number; readonly storePath: string; readonly synced: boolean;
   readonly daemonPassword: string; readonly integratorPassword: string;
+  /** Organizations of the integrator. */
+  readonly orgs: readonly string[];
 }): string => {
   const quote = (text: string): string => JSON.stringify(text);
   return `# Written by npm start at each start: changes here are lost.
@@ -60,8 +63,8 @@ authorization {
   users: [
     { user: "daemon", password: ${quote(options.daemonPassword)} }
     { user: ${quote(integrator.user)}, password: ${quote(options.integratorPassword)}, permissions: {
-      publish: { allow: [${quote(`actor.${devOrg}.>`)}, "$SRV.>"] }
-      subscribe: { allow: [${quote(`events.${devOrg}.>`)}, ${quote(`${integrator.inboxPrefix}.>`)}] }
+      publish: { allow: [${options.orgs.map((org) => quote(`actor.${encodeToken(org)}.>`)).join(', ')}, "$SRV.>"] }
+      subscribe: { allow: [${options.orgs.map((org) => quote(`events.${encodeToken(org)}.>`)).join(', ')}, ${quote(`${integrator.inboxPrefix}.>`)}] }
     } }
   ]
 }
@@ -70,14 +73,24 @@ authorization {
 
 export const natsUrl = (port: number): string => `nats://127.0.0.1:${port}`;
 
-/** Writes the configuration and describes the child. */
-export const natsChild = (folder: Folder, secrets: Secrets, options: { readonly binary: string; readonly port: number; readonly synced: boolean }): ChildSpec => {
+export interface NatsOptions {
+  readonly port: number;
+  readonly synced: boolean;
+  readonly orgs: readonly string[];
+}
+
+/** Writes the configuration. A running server reads it again on SIGHUP. */
+export const writeNatsConfig = (folder: Folder, secrets: Secrets, options: NatsOptions): void => {
   const storePath = join(folder.data, 'nats');
   mkdirSync(storePath, { recursive: true, mode: 0o700 });
   writePrivate(folder.natsConfig, natsConfig({
-    port: options.port, storePath, synced: options.synced,
-    daemonPassword: secrets.natsDaemonPassword, integratorPassword: secrets.natsIntegratorPassword,
+    ...options, storePath, daemonPassword: secrets.natsDaemonPassword, integratorPassword: secrets.natsIntegratorPassword,
   }));
+};
+
+/** Writes the configuration and describes the child. */
+export const natsChild = (folder: Folder, secrets: Secrets, options: NatsOptions & { readonly binary: string }): ChildSpec => {
+  writeNatsConfig(folder, secrets, options);
   return {
     name: 'nats', file: options.binary, args: ['--config', folder.natsConfig],
     stopSignal: 'SIGTERM', stopMs: limits.childStopMs, probe: () => natsGreets(options.port),

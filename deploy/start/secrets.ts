@@ -15,6 +15,8 @@ export interface Secrets {
   /** ES256, PEM PKCS 8 and PEM SPKI. */
   readonly capabilityKeyPath: string;
   readonly capabilityPublicKeyPath: string;
+  /** ES256, PEM PKCS 8: signs the platform's access tokens. */
+  readonly platformKeyPath: string;
   /** 32 bytes, base64. */
   readonly masterKeyPath: string;
   readonly natsDaemonPassword: string;
@@ -33,12 +35,14 @@ export const makeSecrets = (folder: Folder): Secrets => {
     generateKeyPairSync('ec', { namedCurve: 'P-256' }).privateKey.export({ type: 'pkcs8', format: 'pem' }).toString());
   // Always derived, so that the two halves cannot differ.
   writePrivate(file('capability.pub'), createPublicKey(createPrivateKey(capabilityKey)).export({ type: 'spki', format: 'pem' }));
+  kept('platform.key', () => generateKeyPairSync('ec', { namedCurve: 'P-256' }).privateKey.export({ type: 'pkcs8', format: 'pem' }).toString());
   kept('master.key', () => randomBytes(32).toString('base64'));
   return {
     devSecret: kept('dev-secret', () => randomBytes(32).toString('base64url')),
     devSecretPath: file('dev-secret'),
     capabilityKeyPath: file('capability.key'),
     capabilityPublicKeyPath: file('capability.pub'),
+    platformKeyPath: file('platform.key'),
     masterKeyPath: file('master.key'),
     natsDaemonPassword: kept('nats-daemon-password', password),
     natsDaemonPasswordPath: file('nats-daemon-password'),

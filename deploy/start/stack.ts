@@ -1,21 +1,23 @@
 /**
  * The whole of a development Troupe: what is started in which order, and stopped in the reverse.
  *
- * Stages upward: leftovers, secrets and certificate, ports, NATS and Postgres, daemon and gateway, dev.json.
+ * Stages upward: leftovers, secrets and certificate, ports, NATS and Postgres, daemon and gateway, the development account, dev.json.
  * Stages downward: gateway (drains its streams), daemon (hands its actors over), NATS, Postgres.
  * A stage that fails stops what the stages before it started. Everything it makes lies in `.troupe` (see postgres.ts for the
  * one exception), so starting again continues where it stopped.
  */
-import { mkdirSync } from 'node:fs';
+import { mkdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { limits } from '../../contracts/limits.ts';
 import { ensureCertificate } from './certificate.ts';
 import { Child, endLeftovers } from './child.ts';
 import { daemonSocket, modelSections, writeDaemonConfig, writeGatewayConfig, type ModelChoice } from './config-files.ts';
+import { devEmail, ensureAccount, readKept } from './account.ts';
 import { writeDevFile, type DevFacts } from './dev-file.ts';
 import { groupName } from './group.ts';
 import { loadState, saveState, writePrivate, type Folder } from './folder.ts';
-import { devOrg, integrator, natsBinary, natsChild, natsUrl } from './nats.ts';
+import { devOrg, integrator, natsBinary, natsChild, natsUrl, writeNatsConfig } from './nats.ts';
+import { showOutbox } from './outbox.ts';
 import { freePortFrom } from './port.ts';
 import { ensureCluster, postgresChild, postgresPlace, postgresUrl, sharedFolder } from './postgres.ts';
 import { gatewayHealthy, socketAccepts } from './probe.ts';
@@ -51,6 +53,10 @@ export interface Stack {
   readonly durability: string;
   readonly models: readonly string[];
   readonly opsUrl: string;
+  /** Page with the mails that were not sent. */
+  readonly mailUrl: string;
+  readonly email: string;
+  readonly userId: string;
   readonly token: () => string;
   readonly pids: () => Readonly<Record<string, number>>;
   /** Stops everything in order, saying what it does. */
@@ -63,7 +69,7 @@ interface NatsPlace {
   readonly clientUrl: string;
 }
 
-const placeNats = async (options: StackOptions, secrets: Secrets, port: number): Promise<NatsPlace> => {
+const placeNats = async (options: StackOptions, secrets: Secrets, port: number, orgs: readonly string[]): Promise<NatsPlace> => {
   const { folder, say } = options;
   if (options.natsUrl !== undefined) {
     const url = new URL(options.natsUrl);
@@ -82,7 +88,7 @@ const placeNats = async (options: StackOptions, secrets: Secrets, port: number):
   clientUrl.username = integrator.user;
   clientUrl.password = secrets.natsIntegratorPassword;
   return {
-    child: new Child(natsChild(folder, secrets, { binary, port, synced: options.synced }), folder, say),
+    child: new Child(natsChild(folder, secrets, { binary, port, synced: options.synced, orgs }), folder, say),
     config: { url: natsUrl(port), user: 'daemon', password_path: secrets.natsDaemonPasswordPath },
     clientUrl: clientUrl.href,
   };
@@ -121,7 +127,7 @@ export const startStack = async (options: StackOptions): Promise<Stack> => {
     if (certificate.renewed) say.progress('Made a certificate for localhost, signed by a development CA of its own.');
 
     const kept = loadState(folder, {
-      natsPort: 4_222, postgresPort: 5_433, opsPort: 9_443, journalStreams: options.synced ? 8 : 1,
+      natsPort: 4_222, postgresPort: 5_433, opsPort: 9_443, mailPort: 8_025, journalStreams: options.synced ? 8 : 1,
     });
     const port = await freePortFrom(options.port);
     if (port !== options.port) say.warn(`Port ${options.port} is taken; the gateway takes ${port}.`);
@@ -135,10 +141,13 @@ export const startStack = async (options: StackOptions): Promise<Stack> => {
       nats: options.natsUrl === undefined ? await claim(kept.natsPort) : kept.natsPort,
       postgres: options.databaseUrl === undefined ? await claim(kept.postgresPort) : kept.postgresPort,
       ops: await claim(kept.opsPort),
+      mail: await claim(kept.mailPort),
     };
-    saveState(folder, { ...kept, natsPort: ports.nats, postgresPort: ports.postgres, opsPort: ports.ops });
+    saveState(folder, { ...kept, natsPort: ports.nats, postgresPort: ports.postgres, opsPort: ports.ops, mailPort: ports.mail });
 
-    const nats = await placeNats(options, secrets, ports.nats);
+    const orgsOf = (account: { readonly org: { readonly id: string } } | undefined): readonly string[] => [devOrg, ...(account === undefined ? [] : [account.org.id])];
+    const orgs = orgsOf(readKept(folder.accountFile));
+    const nats = await placeNats(options, secrets, ports.nats, orgs);
     const databaseUrlPath = join(folder.secrets, 'postgres-url');
     say.progress(`Starting ${[nats.child && 'NATS', options.databaseUrl === undefined && 'Postgres'].filter(Boolean).join(' and ') || 'with the NATS and Postgres given'} …`);
     await beginAll(
@@ -158,19 +167,23 @@ export const startStack = async (options: StackOptions): Promise<Stack> => {
       writePrivate(keyPath, apiKey);
       return { ...choice, keyPath };
     });
+    const baseUrl = `https://localhost:${port}`;
     writeDaemonConfig(folder.daemonConfig, {
       host: 'dev-0', socket_path: socketPath, master_key_path: secrets.masterKeyPath,
       nats: { ...nats.config, sync: options.synced ? 'always' : 'default', journal_streams: kept.journalStreams },
       postgres: { url_path: databaseUrlPath },
       capability: { public_key_path: secrets.capabilityPublicKeyPath, issuer: gatewayName },
-      webauthn: { rp_id: 'localhost', origins: [`https://localhost:${port}`] },
+      webauthn: { rp_id: 'localhost', origins: [baseUrl] },
+      platform: { base_url: baseUrl, signing_key_path: secrets.platformKeyPath, gateway_name: gatewayName },
+      mail: { from: 'Troupe <troupe@localhost>', outbox_path: folder.outbox },
       ...modelSections(choices),
     });
     writeGatewayConfig(folder.gatewayConfig, {
       name: gatewayName,
       listen: { host: '127.0.0.1', port }, ops: { host: '127.0.0.1', port: ports.ops },
       tls: { cert_path: certificate.certPath, key_path: certificate.keyPath },
-      auth: { dev_mode: true, dev_secret_path: secrets.devSecretPath },
+      auth: { dev_mode: true, dev_secret_path: secrets.devSecretPath, platform: true },
+      platform: { base_url: baseUrl },
       capability: { key_path: secrets.capabilityKeyPath },
       upstream: { socket_path: socketFolder },
       admin: { socket_path: adminSocket, group: groupName() },
@@ -188,9 +201,17 @@ export const startStack = async (options: StackOptions): Promise<Stack> => {
       }, folder, say)),
     );
 
+    say.progress('Signing the development account in …');
+    const account = await ensureAccount({ baseUrl, caPem: readFileSync(certificate.caPath, 'utf8'), outboxPath: folder.outbox, keptPath: folder.accountFile });
+    if (nats.child !== undefined && !orgs.includes(account.org.id)) {
+      writeNatsConfig(folder, secrets, { port: ports.nats, synced: options.synced, orgs: orgsOf(account) });
+      if (nats.child.pid !== undefined) process.kill(nats.child.pid, 'SIGHUP');
+    }
+    const outbox = await showOutbox({ path: folder.outbox, port: ports.mail, say, quiet: [] });
+
     const facts: DevFacts = {
-      path: folder.devFile, secret: secrets.devSecret, audience: gatewayName, baseUrl: `https://localhost:${port}`,
-      natsUrl: nats.clientUrl, caPath: certificate.caPath, adminSocket, org: devOrg,
+      path: folder.devFile, secret: secrets.devSecret, audience: gatewayName, baseUrl,
+      natsUrl: nats.clientUrl, caPath: certificate.caPath, adminSocket, account,
     };
     let dev = await writeDevFile(facts);
     const renewal = setInterval(() => {
@@ -212,10 +233,12 @@ export const startStack = async (options: StackOptions): Promise<Stack> => {
       durability: options.synced ? 'acknowledged = synced' : 'acknowledged = written',
       models: ['mock', ...choices.map((choice) => choice.model)],
       opsUrl: `http://127.0.0.1:${ports.ops}`,
+      mailUrl: outbox.url, email: devEmail, userId: account.userId,
       token: () => dev.user.gatewayToken,
       pids: () => Object.fromEntries(started.flatMap((child) => (child.pid === undefined ? [] : [[child.spec.name, child.pid]]))),
       stop: async () => {
         clearInterval(renewal);
+        outbox.close();
         const rank = (child: Child): number => downward.indexOf(child.spec.name);
         for (const child of started.toSorted((a, b) => rank(a) - rank(b))) {
           const text = doing[child.spec.name];

@@ -18,7 +18,7 @@ test('start - the integrator on NATS reaches its organization and nothing else',
   const path = mkdtempSync(join(tmpdir(), 'troupe-start-nats-'));
   const port = await freePort();
   const config = join(path, 'nats.conf');
-  writeFileSync(config, natsConfig({ port, storePath: join(path, 'store'), synced: true, daemonPassword: 'a"b\\c', integratorPassword: 'only-mine' }));
+  writeFileSync(config, natsConfig({ port, storePath: join(path, 'store'), synced: true, orgs: ['dev'], daemonPassword: 'a"b\\c', integratorPassword: 'only-mine' }));
   const server = testProcess({ name: 'nats', file: natsServerPath(), args: ['--config', config], probe: () => natsGreets(port) });
   await server.start();
   const open = (user: string, pass: string, inboxPrefix?: string): Promise<NatsConnection> =>
