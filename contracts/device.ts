@@ -33,7 +33,12 @@ export const deviceCommands = {
     input: z.strictObject({ action: z.enum(['approve', 'deny']), by }),
     output: z.strictObject({ status: z.enum(['approved', 'denied']), client_id: z.string() }),
   },
-  /** Uses the record up when it is decided. A `client_id` that is not the record's changes nothing. */
+  /** What a poll finds; changes nothing. A decided one is then redeemed. */
+  poll: {
+    input: z.strictObject({ client_id: z.string().optional() }),
+    output: z.strictObject({ state: z.enum(['pending', 'approved', 'denied', 'expired', 'unknown', 'other_client']) }),
+  },
+  /** The same, and uses the record up when it is decided. */
   redeem: {
     input: z.strictObject({ client_id: z.string().optional() }),
     output: z.discriminatedUnion('state', [

@@ -34,6 +34,13 @@ export type DeviceState =
 type Decided = z.output<typeof deviceCommands.decide.output>;
 type Redeemed = z.output<typeof deviceCommands.redeem.output>;
 
+/** What a poll finds, told to the client that began it alone. */
+const found = (state: DeviceState, now: number, client_id: string | undefined): z.output<typeof deviceCommands.poll.output>['state'] => {
+  if (state.name === 'none' || state.name === 'over') return 'unknown';
+  if (client_id !== undefined && client_id !== state.client_id) return 'other_client';
+  return state.name === 'pending' && now >= state.expires_at ? 'expired' : state.name;
+};
+
 /** Of an authorization that had one; every event but the first follows such a state. */
 const clientOf = (state: DeviceState): string => ('client_id' in state ? state.client_id : '');
 
@@ -83,24 +90,20 @@ export const device = () => defineActor({
         return { status: action === 'approve' ? 'approved' : 'denied', client_id };
       },
     }),
+    poll: command({
+      ...deviceCommands.poll, access: 'system',
+      handle: (turn, { client_id }) => ({ state: found(turn.state, turn.now, client_id) }),
+    }),
     redeem: command({
       ...deviceCommands.redeem, access: 'system',
       handle: (turn, input): Redeemed => {
-        const { state, now } = turn;
-        if (state.name === 'none' || state.name === 'over') return { state: 'unknown' };
-        if (input.client_id !== undefined && input.client_id !== state.client_id) return { state: 'other_client' };
-        switch (state.name) {
-          case 'pending':
-            return { state: now >= state.expires_at ? 'expired' : 'pending' };
-          case 'expired':
-            return { state: 'expired' };
-          case 'approved':
-          case 'denied':
-            turn.emit('DeviceRedeemed', {});
-            turn.forget('expire');
-            turn.forget('forget');
-            return state.name === 'denied' ? { state: 'denied' } : { state: 'approved', user_id: state.user_id, client_id: state.client_id };
-        }
+        const { state } = turn;
+        const poll = found(state, turn.now, input.client_id);
+        if (poll !== 'approved' && poll !== 'denied') return { state: poll };
+        turn.emit('DeviceRedeemed', {});
+        turn.forget('expire');
+        turn.forget('forget');
+        return state.name === 'approved' ? { state: 'approved', user_id: state.user_id, client_id: state.client_id } : { state: 'denied' };
       },
     }),
   }),

@@ -26,6 +26,8 @@ const setup = async (begun = true): Promise<Setup> => {
 };
 const redeem = async (host: Host, client_id?: string): Promise<string> =>
   deviceCommands.redeem.output.parse(await host.ask(address, 'redeem', client_id === undefined ? {} : { client_id })).state;
+const poll = async (host: Host, client_id?: string): Promise<string> =>
+  deviceCommands.poll.output.parse(await host.ask(address, 'poll', client_id === undefined ? {} : { client_id })).state;
 const decide = (host: Host, action: 'approve' | 'deny', actor = 'usr_a'): Promise<unknown> => host.ask(address, 'decide', { action, by: by(actor) });
 
 test('device - a code nobody started is unknown, cannot be decided, and asking leaves no trace', async () => {
@@ -38,7 +40,10 @@ test('device - a code nobody started is unknown, cannot be decided, and asking l
 
 test('device - it is pending until a person decides, however often it is polled [DEV-025]', async () => {
   const { cluster, host } = await setup();
-  for (let i = 0; i < 3; i++) assert.equal(await redeem(host, 'cli'), 'pending');
+  for (let i = 0; i < 3; i++) {
+    assert.equal(await poll(host, 'cli'), 'pending');
+    assert.equal(await redeem(host, 'cli'), 'pending');
+  }
   assert.deepEqual(await host.ask(address, 'describe'), { ...started, expires_in: limits.deviceTtlSec });
   assert.equal(domainOf(cluster, address).length, 1);
 });
@@ -75,6 +80,21 @@ test('device - of approvals and denials at once by several people the first alon
   const outcomes = await Promise.allSettled(words);
   assert.deepEqual(outcomes.map(({ status }) => status), ['fulfilled', 'rejected', 'rejected', 'rejected']);
   assert.equal(await redeem(host), 'denied');
+});
+
+test('device - looking uses nothing up and journals nothing', async () => {
+  const { cluster, host } = await setup();
+  for (const [action, state] of [['approve', 'approved'], ['deny', 'denied']] as const) {
+    const fresh = await setup();
+    await decide(fresh.host, action);
+    assert.equal(await poll(fresh.host), state);
+    assert.equal(await poll(fresh.host, 'other'), 'other_client');
+    assert.equal(await poll(fresh.host), state);
+    assert.equal(domainOf(fresh.cluster, address).length, 2);
+  }
+  await cluster.clock.advance(ttlMs);
+  assert.equal(await poll(host), 'expired');
+  assert.equal(await redeem(host), 'expired');
 });
 
 test('device - another client learns nothing and uses nothing up [DEV-024]', async () => {
@@ -136,7 +156,7 @@ test('device - a new owner goes on with it: nothing of its state is in memory on
 test('device - only the daemon may ask it', async () => {
   const { host } = await setup();
   const user = { kind: 'user', sub: 'usr_a', org: 'platform', scopes: [] } as const;
-  for (const [command, input] of [['start', started], ['describe', {}], ['decide', { action: 'approve', by: by('usr_a') }], ['redeem', {}]] as const) {
+  for (const [command, input] of [['start', started], ['describe', {}], ['decide', { action: 'approve', by: by('usr_a') }], ['poll', {}], ['redeem', {}]] as const) {
     assert.equal(await codeOf(host.ask(address, command, input, { principal: user })), 'forbidden', command);
   }
 });
