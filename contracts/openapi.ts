@@ -1,12 +1,14 @@
 /**
- * The OpenAPI 3.1 document of the edge surface, made of the route table: what is not in `routes.ts` is not in it, and what is
- * there cannot be missing. `node contracts/openapi.ts` prints it.
+ * The OpenAPI 3.1 document of the edge and the platform surface, made of their route tables: what is not in `routes.ts` or
+ * `platform-routes.ts` is not in it, and what is there cannot be missing. `node contracts/openapi.ts` prints it.
  *
  * Bodies and answers are zod's own JSON Schemas (draft 2020-12, the dialect of OpenAPI 3.1). It adds what every route shares:
- * the error body, the rate limit's headers, the two kinds of bearer token.
+ * the error bodies, the rate limit's headers, the kinds of token.
  */
 import { z } from 'zod';
 import { errors, type ErrorEntry } from './errors.ts';
+import { cookieNames, type PlatformAuth, type PlatformRoute } from './platform.ts';
+import { platformRouteList, type AnyRoute } from './platform-routes.ts';
 import { routeList, type Auth, type Route } from './routes.ts';
 import { subprotocols } from './stream.ts';
 
@@ -22,14 +24,27 @@ const sharedErrors = (route: Route): readonly string[] => [
   ...(route.body instanceof z.ZodType ? ['validation_error', 'bad_user_id'] : []),
 ];
 
+const sharedPlatformErrors = (route: PlatformRoute): readonly string[] => {
+  const upstream = ['internal_error', 'upstream_unavailable', 'upstream_timeout', 'draining'];
+  const limited = route.errorShape === 'oauth' ? ['rate_limit_exceeded'] : ['rate_limited'];
+  const body = route.body === undefined && route.query === undefined ? [] : route.errorShape === 'oauth' ? ['invalid_request'] : ['validation_error', 'payload_too_large'];
+  return [
+    ...limited, ...upstream, ...body,
+    ...(route.auth.kind === 'none' || (route.auth.kind === 'cookie' && route.auth.optional === true) ? [] : ['unauthorized']),
+    ...(route.auth.kind === 'cookie' && route.method !== 'GET' ? ['forbidden'] : []),
+  ];
+};
+
 const schemaOf = (schema: z.ZodType, io: 'input' | 'output'): Json => {
   const { $schema: _dialect, ...rest } = z.toJSONSchema(schema, { io, unrepresentable: 'any' }) as Json;
   return rest;
 };
 
-const securityOf = (auth: Auth): readonly Json[] => {
+const securityOf = (auth: Auth | PlatformAuth): readonly Json[] => {
   switch (auth.kind) {
     case 'none': return [];
+    case 'access': return [{ access: [] }];
+    case 'cookie': return auth.optional === true ? [{}, { session: [] }] : [{ session: [] }];
     case 'tier1': return [{ tier1: [] }];
     case 'tier2': return [{ tier2: [...auth.scopes] }];
   }
@@ -40,19 +55,35 @@ const contentOf = (schema: z.ZodType): Json => {
   return { [json['const'] !== undefined || json['type'] === 'string' ? 'text/plain' : 'application/json']: { schema: json } };
 };
 
+const statusOf = (route: AnyRoute, code: string, entry: ErrorEntry): number =>
+  (route.surface === 'platform' && code === 'validation_error' ? route.invalidStatus ?? entry.http : entry.http);
+
+const errorBody = (route: AnyRoute, codes: readonly string[]): Json => {
+  const shape = route.surface === 'edge' ? 'edge' : route.errorShape ?? 'envelope';
+  switch (shape) {
+    case 'edge': return { allOf: [{ $ref: '#/components/schemas/Error' }, { properties: { error: { enum: codes } } }] };
+    // At the refresh endpoint a bad token is `invalid_grant` too, with 401 (decisions, Device flow and tokens).
+    case 'oauth': return { allOf: [{ $ref: '#/components/schemas/OAuthError' }, { properties: { error: { enum: codes.map((code) => (code === 'invalid_refresh' ? 'invalid_grant' : code)) } } }] };
+    case 'envelope': return { allOf: [{ $ref: '#/components/schemas/PlatformError' }, { properties: { error: { properties: { code: { enum: codes } } } } }] };
+    case 'openai': return { allOf: [{ $ref: '#/components/schemas/ChatError' }, { properties: { error: { properties: { code: { enum: codes } } } } }] };
+  }
+};
+
 /** One answer per status, naming the codes behind it. */
-const errorAnswers = (route: Route): Json => {
+const errorAnswers = (route: AnyRoute): Json => {
   const table: Readonly<Record<string, ErrorEntry>> = errors;
   const byStatus = new Map<number, string[]>();
-  for (const code of new Set([...sharedErrors(route), ...route.errors])) {
+  const shared = route.surface === 'edge' ? sharedErrors(route) : sharedPlatformErrors(route);
+  for (const code of new Set([...shared, ...route.errors])) {
     const entry = table[code];
     if (entry === undefined) throw new TypeError(`${route.id} names ${code}, which is not in the error table`);
-    byStatus.set(entry.http, [...byStatus.get(entry.http) ?? [], code]);
+    const status = statusOf(route, code, entry);
+    byStatus.set(status, [...byStatus.get(status) ?? [], code]);
   }
   return Object.fromEntries([...byStatus].toSorted(([a], [b]) => a - b).map(([status, codes]) => [String(status), {
     description: codes.map((code) => `\`${code}\`: ${table[code]?.message ?? ''}`).join(' '),
     ...(status === 429 ? { headers: { 'Retry-After': { $ref: '#/components/headers/RetryAfter' } } } : {}),
-    content: { 'application/json': { schema: { allOf: [{ $ref: '#/components/schemas/Error' }, { properties: { error: { enum: codes } } }] } } },
+    content: { 'application/json': { schema: errorBody(route, codes) } },
   }]));
 };
 
@@ -82,25 +113,76 @@ const operationOf = (route: Route): Json => ({
   },
 });
 
-/** Builds the document. `version` is the product's; `serverUrl` the edge's address. */
+const platformOperationOf = (route: PlatformRoute): Json => ({
+  operationId: route.id,
+  summary: route.summary,
+  security: securityOf(route.auth),
+  parameters: [
+    ...(route.query === undefined ? [] : parametersOf(route.query)),
+    ...(route.auth.kind === 'cookie' && route.method !== 'GET' ? [{ $ref: '#/components/parameters/Csrf' }] : []),
+  ],
+  ...(route.body === undefined ? {} : {
+    requestBody: {
+      required: true, description: `At most ${route.bodyMaxBytes} bytes.`,
+      content: Object.fromEntries(['application/json', ...(route.form === true ? ['application/x-www-form-urlencoded'] : [])].map((type) => [type, { schema: schemaOf(route.body as z.ZodType, 'input') }])),
+    },
+  }),
+  responses: {
+    ...Object.fromEntries(Object.entries(route.answers).map(([status, schema]) => [status, {
+      description: 'Done.',
+      ...(schema === 'empty' ? {} : { content: schema === 'text' ? { '*/*': { schema: { type: 'string' } } } : { 'application/json': { schema: schemaOf(schema, 'output') } } }),
+    }])),
+    ...errorAnswers(route),
+  },
+});
+
+/** Builds the document. `version` is the product's; `serverUrl` the address of both surfaces. */
 export const openApi = (version: string, serverUrl = 'https://localhost:8443'): Json => {
   const paths: Record<string, Record<string, Json>> = {};
   for (const route of routeList) (paths[route.path] ??= {})[route.method.toLowerCase()] = operationOf(route);
+  for (const route of platformRouteList) (paths[route.path] ??= {})[route.method.toLowerCase()] = platformOperationOf(route);
   return {
     openapi: '3.1.0',
-    info: { title: 'Troupe edge', version, license: { name: 'Apache-2.0', identifier: 'Apache-2.0' } },
+    info: { title: 'Troupe', version, license: { name: 'Apache-2.0', identifier: 'Apache-2.0' } },
     servers: [{ url: serverUrl }],
     paths,
     components: {
       securitySchemes: {
         tier1: { type: 'http', scheme: 'bearer', bearerFormat: 'JWT', description: 'Identity token (ES256, `aud` = the gateway\'s name).' },
         tier2: { type: 'http', scheme: 'bearer', bearerFormat: 'JWT', description: 'Capability of 15 minutes from bootstrap, with scopes.' },
+        access: { type: 'http', scheme: 'bearer', description: 'Access token (ES256 JWT, `aud` = `troupe-platform`) or API key (`trp_sk_…`).' },
+        session: { type: 'apiKey', in: 'cookie', name: cookieNames.session, description: 'Browser session. Every method but GET also needs the CSRF proof.' },
+      },
+      parameters: {
+        Csrf: { name: 'x-csrf-token', in: 'header', required: true, schema: { type: 'string' }, description: 'From `GET /api/auth/session`; a form has it in its field `csrf`.' },
       },
       headers: { RetryAfter: { description: 'Whole seconds until another try can pass.', schema: { type: 'integer', minimum: 1 } } },
       schemas: {
         Error: {
           type: 'object', required: ['error', 'message'],
           properties: { error: { type: 'string', description: 'The code: stable, the contract.' }, message: { type: 'string', description: 'Prose: may change.' } },
+        },
+        PlatformError: {
+          type: 'object', required: ['error'],
+          properties: {
+            error: {
+              type: 'object', required: ['code', 'message'],
+              properties: { code: { type: 'string' }, message: { type: 'string' }, details: { type: 'object', description: 'Where there is something to say, e.g. field and constraint.' } },
+            },
+          },
+        },
+        OAuthError: {
+          type: 'object', required: ['error', 'error_description'], description: 'RFC 6749 section 5.2.',
+          properties: { error: { type: 'string' }, error_description: { type: 'string' } },
+        },
+        ChatError: {
+          type: 'object', required: ['error'],
+          properties: {
+            error: {
+              type: 'object', required: ['message', 'type', 'code', 'param'],
+              properties: { message: { type: 'string' }, type: { type: 'string' }, code: { type: ['string', 'null'] }, param: { type: ['string', 'null'] } },
+            },
+          },
         },
       },
     },

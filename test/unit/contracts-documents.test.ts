@@ -6,6 +6,7 @@ import test from 'node:test';
 import { asyncApi } from '../../contracts/asyncapi.ts';
 import { errors } from '../../contracts/errors.ts';
 import { openApi } from '../../contracts/openapi.ts';
+import { platformRouteList } from '../../contracts/platform-routes.ts';
 import { actorContracts, routeList } from '../../contracts/routes.ts';
 import { outboundKinds } from '../../contracts/stream.ts';
 import { root } from '../repo/source.ts';
@@ -35,7 +36,7 @@ for (const [name, document] of [['OpenAPI', openapi], ['AsyncAPI', asyncapi]] as
 test('documents - OpenAPI has exactly the routes of the table', () => {
   assert.equal(openapi['openapi'], '3.1.0');
   const listed = Object.entries(openapi['paths'] ?? {}).flatMap(([path, methods]) => Object.keys(methods).map((method) => `${method.toUpperCase()} ${path}`));
-  assert.deepEqual(listed.toSorted(), routeList.map((r) => `${r.method} ${r.path}`).toSorted());
+  assert.deepEqual(listed.toSorted(), [...routeList, ...platformRouteList].map((r) => `${r.method} ${r.path}`).toSorted());
 });
 
 test('documents - each operation names its answers, errors, body bound and token', () => {
@@ -54,6 +55,29 @@ test('documents - each operation names its answers, errors, body bound and token
     assert.equal(Object.hasOwn(operation, 'requestBody'), route.body !== undefined);
     if (route.body !== undefined) assert.match(String(at(operation, ['requestBody', 'description'])), new RegExp(`${route.bodyMaxBytes}`));
     assert.deepEqual(operation['security'], route.auth.kind === 'none' ? [] : route.auth.kind === 'tier1' ? [{ tier1: [] }] : [{ tier2: route.auth.scopes }]);
+  }
+});
+
+test('documents - each platform operation names its answers, errors in its own shape, forms, token and CSRF proof', () => {
+  for (const route of platformRouteList) {
+    const operation = at(openapi, ['paths', route.path, route.method.toLowerCase()]) as Tree;
+    assert.equal(operation['operationId'], route.id);
+    const responses = operation['responses'] as unknown as Tree;
+    for (const status of Object.keys(route.answers)) assert.ok(Object.hasOwn(responses, status), `${route.id} ${status}`);
+    for (const code of route.errors) {
+      const status = code === 'validation_error' ? route.invalidStatus ?? 422 : errors[code as keyof typeof errors].http;
+      const schema = at(responses, [String(status), 'content', 'application/json', 'schema', 'allOf', '1', 'properties', 'error']) as Tree;
+      const codes = (route.errorShape === 'oauth' ? schema['enum'] : at(schema, ['properties', 'code', 'enum'])) as unknown as string[];
+      assert.ok(codes.includes(code === 'invalid_refresh' ? 'invalid_grant' : code), `${route.id} ${code}`);
+    }
+    assert.ok(Object.hasOwn(responses, '429'), `${route.id} can be rate limited`);
+    assert.equal(Object.hasOwn(operation, 'requestBody'), route.body !== undefined);
+    if (route.body !== undefined) {
+      const types = Object.keys(at(operation, ['requestBody', 'content']) as object);
+      assert.deepEqual(types, ['application/json', ...(route.form === true ? ['application/x-www-form-urlencoded'] : [])]);
+    }
+    const csrf = (operation['parameters'] as unknown as Tree[]).some((parameter) => '$ref' in parameter && String(parameter['$ref']).endsWith('/Csrf'));
+    assert.equal(csrf, route.auth.kind === 'cookie' && route.method !== 'GET', route.id);
   }
 });
 

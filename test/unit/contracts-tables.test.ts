@@ -5,6 +5,7 @@ import { z } from 'zod';
 import { closeCodes, reconnectCodes } from '../../contracts/close.ts';
 import { coded, CodedError, errorEntry, errors, refuse, shown, type ErrorEntry } from '../../contracts/errors.ts';
 import { limits } from '../../contracts/limits.ts';
+import { anyRouteByWire, platformRouteList } from '../../contracts/platform-routes.ts';
 import { routeByWire, routeList, routes } from '../../contracts/routes.ts';
 import { agentKind, agentPayloads } from '../../contracts/stream.ts';
 import { feedKind, sessionEvents, sessionFeed, wirePayload } from '../../contracts/session.ts';
@@ -93,6 +94,25 @@ test('routes - wire numbers are for ever: a gateway of another version names the
     health: 1, bootstrap: 2, create_session: 3, stream: 4, put_blob: 5, list_sessions: 6,
     sign_auth: 10, sign_wallet: 11, get_auth_pubkey: 12, get_wallet_pubkey: 13, mint_session_cap: 14, enroll_passkey: 15, challenge: 16,
   });
+});
+
+test('routes - the platform\'s are unique beside the edge\'s, start at 100, and keep their numbers for ever', () => {
+  const all = [...routeList, ...platformRouteList];
+  assert.equal(new Set(all.map((r) => r.id)).size, all.length);
+  assert.equal(new Set(all.map((r) => r.wire)).size, all.length);
+  assert.equal(new Set(all.map((r) => `${r.method} ${r.path}`)).size, all.length);
+  assert.equal(anyRouteByWire.size, all.length);
+  for (const route of platformRouteList) {
+    assert.ok(route.wire >= 100, route.id);
+    for (const code of route.errors) assert.ok(Object.hasOwn(errors, code), `${route.id}: ${code}`);
+    if (route.body !== undefined) assert.ok(route.bodyMaxBytes > 0, route.id);
+  }
+  const wires = Object.fromEntries(platformRouteList.map((r) => [r.id, r.wire]));
+  assert.deepEqual([wires['device_code'], wires['device_token'], wires['refresh'], wires['me'], wires['organization'], wires['webhook_redeliver']], [101, 102, 103, 106, 140, 158]);
+});
+
+test('routes - the platform is under /api/ without a version, but for chat and the forms of pages; nothing is under /api/v2/ [VER-001]', () => {
+  for (const { path } of platformRouteList) assert.ok(/^\/api\/(?!v\d)|^\/api\/v1\/|^\/\.well-known\/|^\/legal$/.test(path), path);
 });
 
 test('routes - every declared error is in the table; a body has a bound, no body has none', () => {
