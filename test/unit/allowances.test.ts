@@ -335,3 +335,24 @@ test('allowances - requests of one key under different limits are asked for apar
   two.answer();
   await Promise.all(all);
 });
+
+test('allowances - what was used of the grants ahead is told with the next ask, once, even if that ask fails', async () => {
+  const { ask, next } = asking();
+  const allowances = createAllowances({ ask });
+  const first = allowances.take(wide);
+  const asked = await next();
+  assert.deepEqual([asked.input.ahead, asked.input.used], [0, 0]);
+  asked.answer({ ahead: 3, remaining: 20 });
+  await first;
+  assert.deepEqual((await Promise.all(Array.from({ length: 3 }, () => allowances.take(wide)))).map(({ remaining }) => remaining), [22, 21, 20]);
+  const second = codeOf(allowances.take(wide));
+  const again = await next();
+  assert.deepEqual([again.input.ahead, again.input.used], [4, 3]);
+  again.fail(coded('unknown_actor_type'));
+  assert.equal(await second, 'unknown_actor_type');
+  const third = allowances.take(wide);
+  const last = await next();
+  assert.deepEqual([last.input.ahead, last.input.used], [4, 0]);
+  last.answer();
+  await third;
+});
