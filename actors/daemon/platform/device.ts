@@ -25,12 +25,14 @@ import { endpointAllowance } from '../../allowance/address.ts';
 import { deviceAddress, deviceId, isDeviceCode, newDeviceCode, newUserCode } from '../../device/codes.ts';
 import { nameAddress } from '../../name/address.ts';
 import { addressBlock } from './address.ts';
-import type { PlatformDeps } from './deps.ts';
+import type { Accounts, PlatformDeps } from './deps.ts';
 import { deriveKey } from './derive.ts';
 import { forAnyone, forCaller, type PlatformHandler, type PlatformHandlerRequest } from './serve.ts';
 import { bodyOf, queryOf } from './typed.ts';
 
-export type DeviceDeps = Pick<PlatformDeps, 'config' | 'masterKey' | 'actors' | 'allowances' | 'accounts' | 'now'>;
+export interface DeviceDeps extends Pick<PlatformDeps, 'config' | 'masterKey' | 'actors' | 'allowances' | 'now'> {
+  readonly accounts: Pick<Accounts, 'issue'>;
+}
 
 type AnyRequest = PlatformHandlerRequest<Caller | undefined>;
 type Commands = typeof deviceCommands;
