@@ -382,8 +382,49 @@ export const limits = {
   retentionDaysMax: 3_650,
   /** Scopes of one API key. */
   keyScopesMax: 64,
-  /** Audit entries in one page at most. */
+  /** Audit entries in one page: at most, and when the caller does not say. */
   auditListMax: 1_000,
+  auditListUsualMax: 100,
+  /** Audit entries of one export, and bytes of its text. More: `payload_too_large`; it can be taken in parts by `limit` and `cursor`. */
+  auditExportMax: 10_000,
+  auditExportMaxBytes: 3 * 1024 * 1024,
+  /** Bytes of what other parts note in an audit entry. More: `payload_too_large`. */
+  auditMetadataMaxBytes: 4 * 1024,
+  /** Members of one organization on any plan, pending invitations, and unrevoked API keys. More: `plan_limit`. */
+  organizationMembersMax: 1_000,
+  organizationPendingMax: 200,
+  organizationKeysMax: 500,
+  /** Invitations that ended, and revoked keys, which an organization's lists still show; the oldest are forgotten (the audit log keeps them). */
+  organizationEndedMax: 100,
+  /** Invitations of one organization in a day (UTC), so that nobody mails through it. More: `rate_limited`. */
+  organizationInvitesPerDayMax: 500,
+  /** Organizations that one person owns. More: `plan_limit`. */
+  organizationsOwnedMax: 100,
+  /** Memberships named in an access token, the oldest first: a bearer has to fit `bearerMaxBytes`. */
+  tokenOrganizationsMax: 50,
+  /** Memberships in a person's list of organizations, the oldest first. */
+  organizationListMax: 1_000,
+  /** Milliseconds an invitation is valid (decisions: 14 days). */
+  invitationTtlMs: 14 * 86_400_000,
+  /** Milliseconds in which the use of an API key is noted at most once. */
+  keyUseNotedMs: 60_000,
+  /** Milliseconds for which a slug is claimed while its organization is being made. Then it lapses. */
+  slugClaimMs: 600_000,
+  /** Mails of one organization under way at once. */
+  organizationMailsMax: 8,
+  /** Milliseconds over which an organization's mail is tried again, from the first wait, which doubles up to the longest. Then it is given up (audit log). */
+  organizationMailForMs: 86_400_000,
+  organizationMailRetryMs: 5_000,
+  organizationMailRetryMaxMs: 3_600_000,
+  /** Milliseconds after which an organization with work under way looks whether its host was lost. Above `mailDeadlineMs` and `effectDeadlineMs`. */
+  organizationWakeMs: 150_000,
+  /** Milliseconds before a failed erasure of a deleted organization's data is tried again; doubles up to the maximum, and never ends. */
+  eraseRetryMs: 1_000,
+  eraseRetryMaxMs: 300_000,
+  /** Milliseconds after the first erasure at which it is done again, for what was still under way: above a capability's life. */
+  eraseAgainMs: 20 * 60_000,
+  /** Blobs whose names are read at once to find an organization's. */
+  blobNamesMax: 10_000,
   /** Milliseconds an access token lives (setting JWT_ACCESS_EXPIRY_MS), one of the api-token page, and one of the web console. */
   accessTtlMs: 86_400_000,
   apiTokenTtlMs: 90 * 86_400_000,
@@ -396,6 +437,8 @@ export const limits = {
   revokedTokensMax: 1_024,
   /** Milliseconds in which the use of a login is noted, and a browser session prolonged, at most once. */
   grantTouchMs: 3_600_000,
+  /** Memberships that an access token names; further ones are left out (the token is only a hint, and has to fit `bearerMaxBytes`). */
+  tokenOrgsMax: 64,
   /** Access tokens whose signature one daemon remembers; the least recently used is forgotten. */
   accessTokensKnownMax: 50_000,
   /** Milliseconds a sign-in code is good, wrong tries after which it is not any more, and codes mailed to one address in an hour. More: `rate_limited`. */

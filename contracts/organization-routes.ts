@@ -67,7 +67,7 @@ export const organizationRoutes = {
     serve: { by: 'actor', call: (r: Of<z.output<typeof bodies.removeMember>>) => ask(r, r.body.orgId, 'remove_member', { user_id: r.body.userId }) },
   }),
   leave: platformRoute({
-    ...common, id: 'leave', wire: 159, method: 'POST', path: '/api/organization/leave', summary: 'The caller leaves an organization; the last owner cannot.',
+    ...common, id: 'leave', wire: 160, method: 'POST', path: '/api/organization/leave', summary: 'The caller leaves an organization; the last owner cannot.',
     body: bodies.leave, answers: { 200: gone }, errors: [...usual],
     serve: { by: 'actor', call: (r: Of<z.output<typeof bodies.leave>>) => ask(r, r.body.orgId, 'leave', {}) },
   }),

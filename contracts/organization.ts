@@ -7,10 +7,11 @@
  * `validation_error`, `plan_limit` {limit, upgradeUrl}.
  */
 import { z } from 'zod';
-import { accountId, displayName, email, invitationId, keyId, organizationId, slug } from './ids.ts';
+import { displayName, email, slug } from './ids.ts';
 import { limits } from './limits.ts';
 import { keyScope, role } from './permissions.ts';
 import { by } from './platform.ts';
+import { webhookUrl } from './webhook.ts';
 
 export const planName = z.enum(['free', 'pro', 'team', 'enterprise']);
 export type PlanName = z.infer<typeof planName>;
@@ -30,11 +31,11 @@ export const organizationSettings = z.strictObject({
 });
 export type OrganizationSettings = z.infer<typeof organizationSettings>;
 
-/** As it is sent: omitted keys stay as they are. The daemon checks `defaultModel` against the registry and the form of `webhookUrl`. */
+/** As it is sent: omitted keys stay as they are. The daemon checks `defaultModel` against the registry. */
 export const settingsPatch = z.strictObject({
   defaultModel: z.string().min(1).max(limits.idMaxChars).optional(),
   sharedMemory: z.boolean().optional(),
-  webhookUrl: z.string().max(limits.webhookUrlMaxChars).nullable().optional(),
+  webhookUrl: webhookUrl.nullable().optional(),
   retentionDays: z.int().min(1).max(limits.retentionDaysMax).nullable().optional(),
 });
 
@@ -60,31 +61,34 @@ export const auditEntry = z.strictObject({
 });
 export type AuditEntry = z.infer<typeof auditEntry>;
 
+/** An id of any text: one that cannot be an id is `not_found`, as an unknown one. */
+const anyId = z.string().min(1).max(limits.idMaxChars);
+
 /** Bodies and queries of the routes. */
 export const organizationBodies = {
   create: z.strictObject({ name: displayName, slug }),
-  update: z.strictObject({ orgId: organizationId, name: displayName.optional(), settings: settingsPatch.optional() }),
-  remove: z.strictObject({ orgId: organizationId }),
-  invite: z.strictObject({ orgId: organizationId, email, role: z.enum(['admin', 'member', 'viewer']).default('member') }),
-  updateMember: z.strictObject({ orgId: organizationId, userId: accountId, role }),
-  removeMember: z.strictObject({ orgId: organizationId, userId: accountId }),
+  update: z.strictObject({ orgId: anyId, name: displayName.optional(), settings: settingsPatch.optional() }),
+  remove: z.strictObject({ orgId: anyId }),
+  invite: z.strictObject({ orgId: anyId, email, role: z.enum(['admin', 'member', 'viewer']).default('member') }),
+  updateMember: z.strictObject({ orgId: anyId, userId: anyId, role }),
+  removeMember: z.strictObject({ orgId: anyId, userId: anyId }),
+  leave: z.strictObject({ orgId: anyId }),
   accept: z.strictObject({ token: z.string().min(1).max(limits.bearerMaxBytes) }),
-  revokeInvitation: z.strictObject({ orgId: organizationId, invitationId }),
-  transfer: z.strictObject({ orgId: organizationId, userId: accountId }),
-  createKey: z.strictObject({ orgId: organizationId, name: displayName, scopes: z.array(keyScope).min(1).max(limits.keyScopesMax) }),
-  revokeKey: z.strictObject({ orgId: organizationId, id: keyId }),
-  redeliver: z.strictObject({ orgId: organizationId, id: z.string().min(1).max(limits.idMaxChars) }),
+  revokeInvitation: z.strictObject({ orgId: anyId, invitationId: anyId }),
+  transfer: z.strictObject({ orgId: anyId, userId: anyId }),
+  createKey: z.strictObject({ orgId: anyId, name: displayName, scopes: z.array(keyScope).min(1).max(limits.keyScopesMax) }),
+  revokeKey: z.strictObject({ orgId: anyId, id: anyId }),
+  redeliver: z.strictObject({ orgId: anyId, id: anyId }),
 } as const;
 
-/** `orgId` of any text: an id that cannot be one is `not_found`, as an unknown one. */
-const anyOrgId = z.string().min(1).max(limits.idMaxChars);
 export const organizationQueries = {
-  one: z.strictObject({ orgId: anyOrgId }),
-  list: z.strictObject({ orgId: anyOrgId.optional() }),
+  one: z.strictObject({ orgId: anyId }),
+  list: z.strictObject({ orgId: anyId.optional() }),
   audit: z.strictObject({
-    orgId: anyOrgId, format: z.enum(['csv', 'jsonl']).optional(),
+    orgId: anyId, format: z.enum(['csv', 'jsonl']).optional(),
     limit: z.string().regex(/^[1-9]\d{0,3}$/).transform(Number).refine((n) => n <= limits.auditListMax).optional(),
-    cursor: z.string().min(1).max(limits.cursorMaxChars).optional(),
+    /** Id of the last entry of the page before. */
+    cursor: z.string().regex(/^[0-7][0-9A-HJKMNP-TV-Z]{25}$/).optional(),
   }),
 } as const;
 
@@ -101,8 +105,11 @@ export const organizationCommands = {
   members: { input: asked({}), output: z.strictObject({ members: z.array(member) }) },
   update_member: { input: asked({ user_id: z.string(), role }), output: member },
   remove_member: { input: asked({ user_id: z.string() }), output: nothing },
+  /** `by` goes by itself; the last owner cannot. */
+  leave: { input: asked({}), output: nothing },
+  /** The member becomes owner, `by` admin. */
   transfer: { input: asked({ user_id: z.string() }), output: member },
-  /** The link's token is derived from the ids (daemon), mailed as an effect and stored nowhere. */
+  /** The link's token is derived from the ids (daemon), mailed as an effect and stored nowhere. A pending one of the same address is revoked. */
   invite: { input: asked({ id: z.string(), email: z.string(), role }), output: z.strictObject({ invitation }) },
   invitations: { input: asked({}), output: z.strictObject({ invitations: z.array(invitation) }) },
   revoke_invitation: { input: asked({ invitation_id: z.string() }), output: z.strictObject({ invitation }) },

@@ -1,0 +1,20 @@
+/** What an organization tells its webhook (contracts/webhook.ts): durable, at least once in effect once, and nothing without a URL. */
+import { idOf } from '../../contracts/ids.ts';
+import type { ActorAddress } from '../../contracts/subjects.ts';
+import type { WebhookType } from '../../contracts/webhook.ts';
+import type { OrganizationTurn } from './turn.ts';
+
+/** The actor that delivers an organization's webhook. */
+export const webhookAddress = (organizationId: string): ActorAddress => ({ org: organizationId, type: 'webhook', key: organizationId });
+
+/** Tells of a change that this turn has emitted. */
+export const notify = (turn: OrganizationTurn, type: WebhookType, data: Readonly<Record<string, unknown>>): void => {
+  if (turn.state.phase !== 'live' || turn.state.settings.webhookUrl === null) return;
+  turn.tell(webhookAddress(turn.self.key), 'notify', { id: idOf('evt', turn.newId()), type, created: new Date(turn.now).toISOString(), data });
+};
+
+/** Tells the URL as it is now. `revision` keeps an older tell from winning over a later one. */
+export const configure = (turn: OrganizationTurn): void => {
+  if (turn.state.phase !== 'live') return;
+  turn.tell(webhookAddress(turn.self.key), 'configure', { url: turn.state.settings.webhookUrl, revision: turn.state.webhook_revision });
+};
