@@ -6,8 +6,25 @@ import { device } from './device/device.ts';
 import { name } from './name/name.ts';
 import type { ActorDefinition } from './runtime/define.ts';
 import { session, type SessionDeps } from './session/session.ts';
+import { signin, type SigninDeps } from './signin/signin.ts';
+import { user } from './user/user.ts';
+import { webhook, type WebhookDeps } from './webhook/webhook.ts';
+
+/** What actors of the platform reach beyond the cluster: mail, receivers of webhooks, keys to derive from. */
+export interface PlatformActorDeps {
+  readonly signin: SigninDeps;
+  readonly webhook: WebhookDeps;
+}
 
 /** What the definitions need: the model registry, the tools, the blobs; idle time and instructions of sessions. */
-export type DefinitionDeps = SessionDeps;
+export interface DefinitionDeps extends SessionDeps {
+  /** Absent = no platform: no accounts, no organizations. */
+  readonly platform?: PlatformActorDeps | undefined;
+}
 
-export const definitions = (deps: DefinitionDeps): readonly ActorDefinition[] => [session(deps), agent(), custody(), name(), allowance(), device()];
+export const definitions = (deps: DefinitionDeps): readonly ActorDefinition[] => [
+  session(deps), agent(), custody(), name(), allowance(), device(),
+  ...(deps.platform === undefined ? [] : platformDefinitions(deps.platform)),
+];
+
+const platformDefinitions = (deps: PlatformActorDeps): readonly ActorDefinition[] => [user(), signin(deps.signin), webhook(deps.webhook)];

@@ -84,7 +84,7 @@ export const authRoutes = {
     id: 'refresh', wire: 103, surface: 'platform', method: 'POST', path: '/api/auth/refresh',
     summary: 'A new access token for a refresh token, which is replaced by a new one (RFC 9700 section 4.14.2); a replaced one that comes again ends its whole family.',
     auth: { kind: 'none' }, body: z.object({ refresh_token: text.optional(), grant_type: text.optional(), client_id: text.optional() }), bodyMaxBytes, form: true, errorShape: 'oauth',
-    answers: { 200: tokenAnswer }, errors: ['invalid_request', 'invalid_refresh', 'rate_limit_exceeded'], serve: { by: 'daemon' },
+    answers: { 200: tokenAnswer }, errors: ['invalid_request', 'invalid_refresh', 'unsupported_grant_type', 'rate_limit_exceeded'], serve: { by: 'daemon' },
   }),
   deviceAuthorize: platformRoute({
     id: 'device_authorize', wire: 104, surface: 'platform', method: 'POST', path: '/api/auth/device/authorize', summary: 'The signed-in person approves or denies a user code.',

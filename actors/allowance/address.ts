@@ -22,15 +22,20 @@ export interface Allowance {
 export const planAllowance = (org: string, plan: Pick<PlanLimits, 'perMinute' | 'perDay'>): Allowance =>
   ({ org, key: 'plan', perMinute: plan.perMinute, perDay: plan.perDay });
 
-const perMinute = { 'device-code': limits.deviceCodesPerMinuteMax, 'device-poll': limits.devicePollsPerMinuteMax, refresh: limits.refreshesPerMinuteMax } as const;
+const endpoints = {
+  'device-code': { perMinute: limits.deviceCodesPerMinuteMax, perDay: -1 },
+  'device-poll': { perMinute: limits.devicePollsPerMinuteMax, perDay: -1 },
+  refresh: { perMinute: limits.refreshesPerMinuteMax, perDay: -1 },
+  'signin-start': { perMinute: limits.signinStartsPerMinuteMax, perDay: limits.signinStartsPerDayMax },
+  'signin-try': { perMinute: limits.signinTriesPerMinuteMax, perDay: limits.signinTriesPerDayMax },
+} as const;
 
 /**
- * Requests of an endpoint by what it counts them by (interface 8.2; decisions, Device flow and tokens): `device-code` and `refresh` by
- * the remote address, `device-poll` by the device code and the remote address.
+ * Requests of an endpoint by what it counts them by (interface 8.2; decisions, Device flow and tokens): `device-poll` by the device code and
+ * the remote address, all others by the remote address.
  */
-export const endpointAllowance = (endpoint: keyof typeof perMinute, ...by: readonly string[]): Allowance => ({
+export const endpointAllowance = (endpoint: keyof typeof endpoints, ...by: readonly string[]): Allowance => ({
   org: 'platform',
   key: `${endpoint}:${createHash('sha256').update(JSON.stringify(by)).digest('hex')}`,
-  perMinute: perMinute[endpoint],
-  perDay: -1,
+  ...endpoints[endpoint],
 });

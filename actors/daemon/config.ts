@@ -27,6 +27,14 @@ export const readDaemonConfig = async (path: string): Promise<DaemonConfig> => {
   throw coded('bad_request', `${path} has problems:\n  ${problems.join('\n  ')}`);
 };
 
+/** The configuration with the setting JWT_ACCESS_EXPIRY_MS (interface 2.2) in it, if it is set. Throws `bad_request` for one that is no number of milliseconds. */
+export const withEnvironment = (config: DaemonConfig, accessExpiryMs: string | undefined): DaemonConfig => {
+  if (config.platform === undefined || accessExpiryMs === undefined || accessExpiryMs === '') return config;
+  const parsed = daemonConfig.safeParse({ ...config, platform: { ...config.platform, access_expiry_ms: Number(accessExpiryMs) } });
+  if (!parsed.success) throw coded('bad_request', 'JWT_ACCESS_EXPIRY_MS must be a whole number of milliseconds, at least 1000.');
+  return parsed.data;
+};
+
 export interface Secrets {
   readonly natsPassword: string | undefined;
   readonly capabilityPublicKeyPem: string;
@@ -35,6 +43,12 @@ export interface Secrets {
   readonly postgresUrl?: string | undefined;
   readonly openaiKey: string | undefined;
   readonly anthropicKey: string | undefined;
+  /** Texts of what `platform` names: the key that signs, keys that are believed too, the manifest. */
+  readonly platform?: { readonly signingKeyPem: string; readonly formerKeyPems: readonly string[]; readonly legalManifest?: string | undefined } | undefined;
+  readonly smtpPassword?: string | undefined;
+  /** Certificate authorities, PEM. */
+  readonly smtpCa?: string | undefined;
+  readonly webhookCa?: string | undefined;
   /** Of `platform.google` and `platform.github`. */
   readonly googleClientSecret?: string | undefined;
   readonly githubClientSecret?: string | undefined;
@@ -44,7 +58,7 @@ export interface Secrets {
 export const readSecrets = async (config: DaemonConfig): Promise<Secrets> => {
   const optional = async (path: string | undefined, key: string): Promise<string | undefined> =>
     path === undefined ? undefined : (await read(path, key)).trim();
-  const [natsPassword, capabilityPublicKeyPem, masterKey, postgresUrl, openaiKey, anthropicKey, googleClientSecret, githubClientSecret] = await Promise.all([
+  const [natsPassword, capabilityPublicKeyPem, masterKey, postgresUrl, openaiKey, anthropicKey, googleClientSecret, githubClientSecret, smtpPassword, smtpCa, webhookCa, platform] = await Promise.all([
     optional(config.nats.password_path, 'nats.password_path'),
     read(config.capability.public_key_path, 'capability.public_key_path'),
     read(config.master_key_path, 'master_key_path').then(readMasterKey),
@@ -53,8 +67,24 @@ export const readSecrets = async (config: DaemonConfig): Promise<Secrets> => {
     optional(config.providers.anthropic?.api_key_path, 'providers.anthropic.api_key_path'),
     optional(config.platform?.google?.client_secret_path, 'platform.google.client_secret_path'),
     optional(config.platform?.github?.client_secret_path, 'platform.github.client_secret_path'),
+    optional(config.mail?.smtp?.password_path, 'mail.smtp.password_path'),
+    optional(config.mail?.smtp?.ca_path, 'mail.smtp.ca_path'),
+    optional(config.webhooks.ca_path, 'webhooks.ca_path'),
+    readPlatformSecrets(config.platform),
   ]);
-  return { natsPassword, capabilityPublicKeyPem, masterKey, postgresUrl, openaiKey, anthropicKey, googleClientSecret, githubClientSecret };
+  return {
+    natsPassword, capabilityPublicKeyPem, masterKey, postgresUrl, openaiKey, anthropicKey, googleClientSecret, githubClientSecret, smtpPassword, smtpCa, webhookCa, platform,
+  };
+};
+
+const readPlatformSecrets = async (platform: DaemonConfig['platform']): Promise<Secrets['platform']> => {
+  if (platform === undefined) return undefined;
+  const [signingKeyPem, legalManifest, ...formerKeyPems] = await Promise.all([
+    read(platform.signing_key_path, 'platform.signing_key_path'),
+    platform.legal_manifest_path === undefined ? undefined : read(platform.legal_manifest_path, 'platform.legal_manifest_path'),
+    ...platform.former_key_paths.map((path) => read(path, 'platform.former_key_paths')),
+  ]);
+  return { signingKeyPem, legalManifest, formerKeyPems };
 };
 
 const read = async (path: string, what: string): Promise<string> => {

@@ -25,11 +25,13 @@ import { startHost, type Host } from '../runtime/cluster/host.ts';
 import type { ActorDefinition } from '../runtime/define.ts';
 import type { Projections } from '../projections/projections.ts';
 import type { Log } from '../runtime/log.ts';
+import { Ulids } from '../runtime/ulid.ts';
 import { connectNats } from '../runtime/nats/connect.ts';
 import { checkServer } from '../runtime/nats/server.ts';
 import { createNatsStores } from '../runtime/nats/stores.ts';
 import { ensureStreams } from '../runtime/nats/streams.ts';
 import { builtinTools } from '../tools/index.ts';
+import { askAllowance, createAllowances } from './allowances.ts';
 import { createCapabilities } from './capability.ts';
 import type { Secrets } from './config.ts';
 import { custodyHandlers } from './custody.ts';
@@ -38,6 +40,8 @@ import { createHub, type Hub } from './hub.ts';
 import { createLinkServer, type LinkServer } from './link.ts';
 import { listHandlers } from './lists.ts';
 import { createPeerLookup } from './peer.ts';
+import { openOutside } from './platform/outside.ts';
+import { createPlatform, type Platform } from './platform/platform.ts';
 import { daemonProjections, projectionStatus } from './projections.ts';
 import { createServe, type DaemonHandler } from './serve.ts';
 import { claimSocket, type ClaimedSocket } from './socket.ts';
@@ -100,7 +104,9 @@ export const startDaemon = async (options: DaemonOptions): Promise<Daemon> => {
     const registry = registryOf(config, secrets);
     const tools = builtinTools({ fetchAllow: config.tools.fetch_allow });
     const further = options.definitions ?? [];
-    const own = definitions({ registry, tools, blobs, idleMs: config.session_idle_ms });
+    const outside = openOutside({ config, secrets, log });
+    undo.push(() => outside.close());
+    const own = definitions({ registry, tools, blobs, idleMs: config.session_idle_ms, platform: config.platform === undefined ? undefined : outside.deps });
     const types = [...own.filter(({ type }) => !further.some((definition) => definition.type === type)), ...further];
     const session = types.find((definition) => definition.type === 'session');
 
@@ -114,6 +120,7 @@ export const startDaemon = async (options: DaemonOptions): Promise<Daemon> => {
     undo.push(() => host.close());
     // What still waits for an answer then, a projection's read for one, ends.
     void host.closed.then(() => stores.lean.close());
+    void host.closed.then(() => outside.close());
     const projections = daemonProjections({ config, postgresUrl: secrets.postgresUrl, host, session, log });
     background.projections = projections;
     undo.push(() => projections?.close());
@@ -137,8 +144,9 @@ export const startDaemon = async (options: DaemonOptions): Promise<Daemon> => {
     undo.push(() => hub.close());
     const capabilities = await createCapabilities({ publicKeyPem: secrets.capabilityPublicKeyPem, issuer: config.capability.issuer });
     const webauthn = config.webauthn === undefined ? undefined : { rpId: config.webauthn.rp_id, origins: config.webauthn.origins };
+    const platform = await platformOf({ config, secrets, log, host, projections });
     const request = createServe({
-      capabilities, actors, log,
+      capabilities, actors, log, platform: platform?.serve,
       ownership: { partitions: config.partitions, owns: (n) => host.engine.held.has(n), ownsAny: () => host.engine.held.size > 0 },
       handlers: { ...daemonHandlers({ blobs }), ...listHandlers(projections), ...custodyHandlers({ actors, vault: createVault(secrets.masterKey), webauthn: createWebauthn(webauthn) }), ...options.handlers },
     });
@@ -177,6 +185,25 @@ const settled = async (host: Host, waitMs: number, log: Log): Promise<void> => {
   } finally {
     clearTimeout(timer);
   }
+};
+
+interface PlatformParts extends Pick<DaemonOptions, 'config' | 'secrets' | 'log'> {
+  readonly host: Host;
+  readonly projections: Projections | undefined;
+}
+
+/** Undefined if none is configured. Throws `bad_request` for a configuration it cannot work with. */
+const platformOf = async ({ config, secrets, log, host, projections }: PlatformParts): Promise<Platform | undefined> => {
+  if (config.platform === undefined || secrets.platform === undefined) return undefined;
+  if (projections === undefined) throw coded('bad_request', 'platform needs postgres: lists of organizations are read from it.');
+  const ulids = new Ulids(Date.now);
+  return createPlatform({
+    config: config.platform, masterKey: secrets.masterKey, actors: host.actors, projections, log,
+    secrets: { ...secrets.platform, google: secrets.googleClientSecret, github: secrets.githubClientSecret },
+    models: { default: config.models.default, ids: config.models.registry.map(({ id }) => id) },
+    allowances: createAllowances({ ask: askAllowance(host.actors) }),
+    now: Date.now, newUlid: () => ulids.next(),
+  });
 };
 
 const registryOf = (config: DaemonConfig, secrets: Secrets): Registry => {

@@ -2,12 +2,12 @@
  * The daemon process: `node actors/daemon/main.ts --config <file.toml>`.
  *
  * SIGTERM or SIGINT drains (finish, hand over, leave); a second one stops at once. One JSON line on stdout says when it is ready and
- * what an acknowledgement means. Exit code 0 after a drain, 1 when it could not start or lost its place, 2 for wrong arguments.
+ * what an acknowledgement means. The environment's JWT_ACCESS_EXPIRY_MS goes before `platform.access_expiry_ms`. Exit code 0 after a drain, 1 when it could not start or lost its place, 2 for wrong arguments.
  */
 import { parseArgs } from 'node:util';
 import { pino, type Logger } from 'pino';
 import { CodedError } from '../../contracts/errors.ts';
-import { readDaemonConfig, readSecrets } from './config.ts';
+import { readDaemonConfig, readSecrets, withEnvironment } from './config.ts';
 import { durability, startDaemon, type Daemon } from './daemon.ts';
 import { releaseOf } from './release.ts';
 
@@ -22,7 +22,7 @@ const configPath = (): string | undefined => {
 };
 
 const start = async (path: string): Promise<{ daemon: Daemon; log: Logger }> => {
-  const config = await readDaemonConfig(path);
+  const config = withEnvironment(await readDaemonConfig(path), process.env['JWT_ACCESS_EXPIRY_MS']);
   const log = pino({ level: config.log_level, base: { process: 'daemon', host: config.host, pid: process.pid } });
   process.on('uncaughtException', (error) => {
     // State in memory cannot be trusted any more; the journal can. The next start goes on from there.

@@ -1,6 +1,7 @@
 /** What the handlers of the platform surface share: types only, so that each handler file needs no other. */
 import type { KeyObject } from 'node:crypto';
 import type { DaemonConfig } from '../../../contracts/config.ts';
+import type { LegalManifest } from '../../../contracts/legal.ts';
 import type { AccessClaims, RequestContext } from '../../../contracts/platform.ts';
 import type { Account, GrantKind, IdentityProvider } from '../../../contracts/user.ts';
 import type { Projections } from '../../projections/projections.ts';
@@ -19,10 +20,18 @@ export interface MintedAccess {
   readonly expiresAtMs: number;
 }
 
+/** An organization and the person's role in it, as a token hints at it. */
+export interface Membership {
+  readonly id: string;
+  readonly role: string;
+}
+
 /** Signs and verifies the platform's JWTs: the only holder of the signing key. */
 export interface Tokens {
-  /** `ttlMs` default `platform.access_expiry_ms`. Looks up the memberships for `orgs`. */
-  mintAccess(account: Account, grantId: string, ttlMs?: number): Promise<MintedAccess>;
+  /** A person's memberships now, for `orgs`: at most `limits.tokenOrgsMax`. Faults when Postgres does not answer. */
+  membershipsOf(userId: string): Promise<readonly Membership[]>;
+  /** `ttlMs` default `platform.access_expiry_ms`; `memberships` default looked up. */
+  mintAccess(account: Account, grantId: string, options?: { readonly ttlMs?: number; readonly memberships?: readonly Membership[] }): Promise<MintedAccess>;
   /** Tier 1 identity token for the edge gateway: `aud` the gateway's name, `org` only for an organization. */
   mintGateway(account: Account, grantId: string, organizationId?: string): Promise<{ readonly token: string; readonly expiresInSec: number }>;
   /** Signature, issuer, audience, times; remembered until it expires. Whether it was revoked is the user actor's to say. Throws `unauthorized`. */
@@ -40,6 +49,14 @@ export interface VerifiedIdentity {
   readonly providerId: string;
 }
 
+/** A browser session that was opened. */
+export interface SignedIn {
+  readonly account: Account;
+  readonly created: boolean;
+  /** A finished Set-Cookie line. */
+  readonly cookie: string;
+}
+
 export interface IssuedTokens {
   readonly accessToken: string;
   readonly refreshToken: string;
@@ -49,10 +66,18 @@ export interface IssuedTokens {
 
 /** What sign-in, the device flow and the token routes have in common. */
 export interface Accounts {
-  /** Same verified e-mail = same account; makes it at the first sign-in; opens a browser session. `cookie` is a finished Set-Cookie line. */
-  signIn(identity: VerifiedIdentity, context: RequestContext): Promise<{ readonly account: Account; readonly created: boolean; readonly cookie: string }>;
+  /** Same verified e-mail = same account; makes it at the first sign-in; opens a browser session. */
+  signIn(identity: VerifiedIdentity, context: RequestContext): Promise<SignedIn>;
   /** Opens a grant of a user and gives its first pair of tokens. Throws `unauthorized` if there is no such user. */
   issue(userId: string, kind: Extract<GrantKind, 'device' | 'api-token'>, clientId: string, context: RequestContext): Promise<IssuedTokens>;
+  /** A new pair for a refresh token, which is over then. Throws `invalid_refresh`; one that was replaced before ends its login. */
+  refresh(refreshToken: string): Promise<IssuedTokens>;
+}
+
+/** The documents that are to be accepted now. */
+export interface Manifest extends LegalManifest {
+  /** SHA-256, hex. */
+  readonly hash: string;
 }
 
 export interface PlatformDeps {
@@ -67,8 +92,9 @@ export interface PlatformDeps {
   readonly allowances: Allowances;
   readonly tokens: Tokens;
   readonly accounts: Accounts;
+  readonly manifest: Manifest;
   readonly log: Log;
   /** Unix milliseconds. */
   readonly now: () => number;
-  newUlid(): string;
+  readonly newUlid: () => string;
 }

@@ -1,0 +1,36 @@
+/** What actors of the platform reach beyond the cluster, opened from the configuration: mail, receivers of webhooks, derived secrets. */
+import type { DaemonConfig } from '../../../contracts/config.ts';
+import type { PlatformActorDeps } from '../../definitions.ts';
+import { openMailer } from '../../mail/open.ts';
+import { isPrivateAddress } from '../../webhook/address.ts';
+import { createPost, systemResolve } from '../../webhook/post.ts';
+import { webhookSecret } from '../../webhook/signature.ts';
+import type { Secrets } from '../config.ts';
+import type { Log } from '../../runtime/log.ts';
+import { createSigninCodes } from './signin-code.ts';
+
+export interface OutsideOptions {
+  readonly config: Pick<DaemonConfig, 'mail' | 'webhooks'>;
+  readonly secrets: Pick<Secrets, 'masterKey' | 'smtpPassword' | 'smtpCa' | 'webhookCa'>;
+  readonly log: Log;
+}
+
+export interface Outside {
+  readonly deps: PlatformActorDeps;
+  /** Ends the connections to the mail server. */
+  close(): void;
+}
+
+/** Opens no connection yet. */
+export const openOutside = ({ config, secrets, log }: OutsideOptions): Outside => {
+  const now = Date.now;
+  const mailer = openMailer({ config: config.mail, password: secrets.smtpPassword, ca: secrets.smtpCa, log, now });
+  const refuses = config.webhooks.allow_private ? () => false : isPrivateAddress;
+  return {
+    deps: {
+      signin: { mailer, codeOf: createSigninCodes(secrets.masterKey) },
+      webhook: { post: createPost({ resolve: systemResolve, refuses, ca: secrets.webhookCa }), secret: (orgId, version) => webhookSecret(secrets.masterKey, orgId, version), now },
+    },
+    close: () => mailer.close(),
+  };
+};

@@ -1,0 +1,79 @@
+/**
+ * The platform surface put together: who calls (callers.ts), what answers (a table of handlers per subject), what they share.
+ *
+ * A subject is one file that gives its handlers by route id; two tables with one id are a bug, found at start.
+ */
+import type { KeyObject } from 'node:crypto';
+import { coded } from '../../../contracts/errors.ts';
+import type { PlatformRoute } from '../../../contracts/platform.ts';
+import type { Projections } from '../../projections/projections.ts';
+import type { Sender } from '../../runtime/message.ts';
+import type { Allowances } from '../allowances.ts';
+import type { Answer, Call } from '../link-call.ts';
+import type { Log } from '../log.ts';
+import { createAccounts, createCsrf } from './accounts.ts';
+import { authHandlers } from './auth.ts';
+import { createBearers } from './bearer.ts';
+import { createCallers, type KeyCaller } from './callers.ts';
+import type { Membership, PlatformConfig, PlatformDeps } from './deps.ts';
+import { deviceHandlers } from './device.ts';
+import { legalHandlers, readManifest } from './legal.ts';
+import { createPlatformServe, type Callers, type PlatformHandler } from './serve.ts';
+import { createTokens } from './tokens.ts';
+
+export interface PlatformOptions {
+  readonly config: PlatformConfig;
+  /** Texts of the files that `platform` names. */
+  readonly secrets: {
+    readonly signingKeyPem: string;
+    readonly formerKeyPems: readonly string[];
+    readonly legalManifest?: string | undefined;
+    readonly google?: string | undefined;
+    readonly github?: string | undefined;
+  };
+  readonly models: PlatformDeps['models'];
+  readonly masterKey: KeyObject;
+  readonly actors: Pick<Sender, 'ask'>;
+  readonly projections: Projections;
+  readonly allowances: Allowances;
+  readonly log: Log;
+  /** Unix milliseconds. */
+  readonly now: () => number;
+  readonly newUlid: () => string;
+}
+
+export interface Platform {
+  readonly serve: (call: Call<PlatformRoute>) => Promise<Answer>;
+  readonly callers: Callers;
+  readonly deps: PlatformDeps;
+}
+
+/** Throws `bad_request` for a file that is not what its configuration key wants. */
+export const createPlatform = async (options: PlatformOptions): Promise<Platform> => {
+  const { config, secrets, masterKey, actors, projections, now } = options;
+  const bearers = createBearers(masterKey);
+  const csrfOf = createCsrf(masterKey);
+  const membershipsOf = async (_userId: string): Promise<readonly Membership[]> => [];
+  const tokens = await createTokens({ config, signingKeyPem: secrets.signingKeyPem, formerKeyPems: secrets.formerKeyPems, membershipsOf, now });
+  const accounts = createAccounts({ config, actors, tokens, bearers, now, newUlid: options.newUlid });
+  const deps: PlatformDeps = {
+    config, masterKey, actors, projections, tokens, accounts, now, models: options.models, allowances: options.allowances, log: options.log,
+    manifest: readManifest(secrets.legalManifest, config.base_url), clientSecrets: { google: secrets.google, github: secrets.github },
+    newUlid: options.newUlid,
+  };
+  const verifyKey = async (_token: string): Promise<KeyCaller> => { throw coded('unauthorized'); };
+  const callers = createCallers({ actors, tokens, bearers, csrfOf, verifyKey });
+  const handlers = joined(
+    authHandlers({ ...deps, bearers, csrfOf }),
+    legalHandlers(deps),
+    deviceHandlers(deps),
+  );
+  return { deps, callers, serve: createPlatformServe({ callers, actors, handlers }) };
+};
+
+const joined = (...tables: readonly Readonly<Record<string, PlatformHandler>>[]): Readonly<Record<string, PlatformHandler>> => {
+  const entries = tables.flatMap((table) => Object.entries(table));
+  const twice = entries.find(([id], i) => entries.findIndex(([other]) => other === id) !== i);
+  if (twice !== undefined) throw new TypeError(`two handlers for ${twice[0]}`);
+  return Object.fromEntries(entries);
+};
