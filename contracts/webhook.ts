@@ -42,7 +42,7 @@ export const webhookUrl = z.string().max(limits.webhookUrlMaxChars).refine(isTar
  * Milliseconds from a failed attempt to the next: the n-th failure waits the n-th of these, later ones the last; never beyond
  * `limits.webhookRetryForMs` after the event was queued, when the last attempt is made.
  */
-export const retryDelaysMs: readonly number[] = [10_000, 30_000, 120_000, 600_000, 3_600_000, 7_200_000, 14_400_000, 28_800_000];
+export const retryDelaysMs: readonly number[] = [10_000, 30_000, 120_000, 600_000, 3_600_000, 7_200_000, 14_400_000, 28_800_000, 57_600_000];
 
 /** Why an attempt failed, or an event was given up. */
 export const webhookFailure = z.enum([

@@ -61,12 +61,12 @@ const goOn = (turn: WebhookTurn): void => {
   turn.remind(wake, turn.state.running === null ? { atMs: first.due } : { inMs: limits.webhookWakeMs });
 };
 
-/** Gives up the oldest events until the queue is within its bounds again. The one under way and the one just added are spared. */
-const trim = (turn: WebhookTurn, added: string): void => {
+/** Gives up the oldest events until the queue is within its bounds again. The one under way is spared. */
+const trim = (turn: WebhookTurn): void => {
   for (;;) {
     const { pending, pendingBytes, running } = turn.state;
     if (pending.length <= limits.webhookPendingMax && pendingBytes <= limits.webhookPendingMaxBytes) return;
-    const oldest = pending.find(({ id }) => id !== running?.id && id !== added);
+    const oldest = pending.find(({ id }) => id !== running?.id);
     if (oldest === undefined) return;
     turn.emit('DeliveryGivenUp', { id: oldest.id, error: 'queue_full', attempts: oldest.attempts, at: turn.now });
   }
@@ -155,7 +155,7 @@ export const webhook = (deps: WebhookDeps) => defineActor({
         const event: DeliveredEvent = { id, type, created, organizationId: turn.self.key, data };
         const body = JSON.stringify(event);
         turn.emit('DeliveryQueued', { id, type, created, body, at: turn.now });
-        trim(turn, id);
+        trim(turn);
         goOn(turn);
         return { queued: true };
       },
@@ -183,7 +183,7 @@ export const webhook = (deps: WebhookDeps) => defineActor({
         if (letter === undefined) throw coded('not_found');
         if (turn.state.url === null) throw coded('conflict', 'The webhook has no URL.');
         turn.emit('DeliveryRevived', { id, at: turn.now });
-        trim(turn, id);
+        trim(turn);
         goOn(turn);
         return {};
       },

@@ -193,10 +193,11 @@ describe('webhook - failing', () => {
       s.host.advance(due - s.host.now() + 1);
     }
     const times = s.tries.map(({ at }) => at - since);
-    assert.ok(times.every((at, i) => i < 2 || at - (times[i - 1] ?? 0) > (times[i - 1] ?? 0) - (times[i - 2] ?? 0) || i === times.length - 1), `growing: ${times.join(', ')}`);
+    const gaps = times.slice(1).map((at, i) => at - (times[i] ?? 0));
+    assert.ok(gaps.every((gap, i) => gap > (gaps[i - 1] ?? 0)), `growing: ${gaps.join(', ')}`);
     const last = times.at(-1) ?? 0;
     assert.ok(last >= limits.webhookRetryForMs - 1_000 && last < limits.webhookRetryForMs + 60_000, String(last));
-    assert.ok(s.tries.length >= retryDelaysMs.length);
+    assert.equal(s.tries.length, retryDelaysMs.length + 1);
     assert.equal(await s.pending(), 0);
     const [letter, ...others] = await s.dead();
     assert.equal(others.length, 0);
@@ -333,18 +334,24 @@ describe('webhook - configuring', () => {
     const s = setting(t);
     await s.configure(url);
     await s.notify('evt_1');
-    (await s.attempt(1)).give(status(500));
-    await s.seen('DeliveryFailed', 1);
+    // Until its next attempt is an hour away.
+    for (const [i, delay] of retryDelaysMs.slice(0, 5).entries()) {
+      (await s.attempt(i + 1)).give(status(500));
+      await s.seen('DeliveryFailed', i + 1);
+      if (i < 4) s.host.advance(delay);
+    }
     await s.notify('evt_2');
-    const old = await s.attempt(2);
+    const old = await s.attempt(6);
     await s.configure(`${url}/new`);
-    assert.equal((await s.attempt(3)).url, `${url}/new`);
+    const next = await s.attempt(7);
+    assert.equal(next.url, `${url}/new`);
     assert.ok(old.signal.aborted);
     s.always(() => ok);
-    s.tries[2]?.give(ok);
+    next.give(ok);
     await s.seen('Delivered', 2);
-    assert.deepEqual(new Set(s.tries.slice(2).map(idOf)), new Set(['evt_1', 'evt_2']));
-    assert.ok(s.tries.slice(2).every((one) => one.url === `${url}/new`));
+    assert.deepEqual(new Set(s.tries.slice(6).map(idOf)), new Set(['evt_1', 'evt_2']));
+    assert.ok(s.tries.slice(6).every((one) => one.url === `${url}/new`));
+    assert.equal((await s.seen('DeliveryFailed', 5)).length, 5, 'the one called off has not failed');
   });
 
   test('webhook - an older configuration that arrives late changes nothing; the same again neither', async (t) => {
