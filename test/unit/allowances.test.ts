@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import { planAllowance } from '../../actors/allowance/address.ts';
+import { endpointAllowance, planAllowance } from '../../actors/allowance/address.ts';
 import { allowance } from '../../actors/allowance/allowance.ts';
 import { createAllowances, type Allowances, type AllowancesOptions, type AskAllowance, type Verdict } from '../../actors/daemon/allowances.ts';
 import { takeOutput, type TakeInput, type TakeOutput } from '../../contracts/allowance.ts';
@@ -104,6 +104,19 @@ test('allowances - two members of an organization share one allowance, on differ
   assert.equal(await passes(one, 12, person('usr_1')), 10);
   assert.equal(await passes(one, 12, person('usr_2')), 10);
   assert.equal(await passes(other, 1, person('usr_1')), 0);
+});
+
+test('allowances - endpoints count by what they are asked by: another address, another device code of one address, another endpoint are not slowed down', async () => {
+  const { cluster, daemon } = start();
+  const [one, other] = [daemon(), daemon()];
+  assert.equal(await passes(one, 6, endpointAllowance('device-code', '10.0.0.1')) + await passes(other, 5, endpointAllowance('device-code', '10.0.0.1')), 10);
+  assert.equal(await passes(one, 1, endpointAllowance('device-code', '10.0.0.2')), 1);
+  assert.equal(await passes(other, 11, endpointAllowance('refresh', '10.0.0.1')), 10);
+  assert.equal(await passes(one, 6, endpointAllowance('device-poll', 'code-a', '10.0.0.1')), 5);
+  assert.equal(await passes(one, 5, endpointAllowance('device-poll', 'code-b', '10.0.0.1')), 5);
+  assert.equal(await passes(one, 5, endpointAllowance('device-poll', 'code-a', '10.0.0.2')), 5);
+  await cluster.clock.advance(minuteMs);
+  assert.equal(await passes(other, 11, endpointAllowance('device-code', '10.0.0.1')), 10);
 });
 
 test('allowances - a refusal says the limit that was hit, nothing remaining, the reset and whole seconds, after which a request passes', async () => {
