@@ -112,7 +112,7 @@ test('routes - the platform\'s are unique beside the edge\'s, start at 100, and 
 });
 
 test('routes - the platform is under /api/ without a version, but for chat and the forms of pages; nothing is under /api/v2/ [VER-001]', () => {
-  for (const { path } of platformRouteList) assert.ok(/^\/api\/(?!v\d)|^\/api\/v1\/|^\/\.well-known\/|^\/legal$/.test(path), path);
+  for (const { path } of platformRouteList) assert.ok(/^\/api\/(?!v\d)|^\/api\/v1\/|^\/\.well-known\/|^\/(?:legal|invite)$/.test(path), path);
 });
 
 test('routes - every declared error is in the table; a body has a bound, no body has none', () => {
