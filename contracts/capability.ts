@@ -33,6 +33,8 @@ export const capabilityClaims = z.object({
   scope: z.array(z.string()).optional(),
   /** Organization whose actors the bearer may reach; from the Tier 1 token's `org`, else the user's personal one. */
   org: z.string().min(1).max(limits.idMaxChars + 'u-'.length),
+  /** The platform's grant (login) behind the Tier 1 token; absent for identities of a foreign provider. */
+  grant: z.string().max(limits.idMaxChars).optional(),
 });
 export type CapabilityClaims = z.infer<typeof capabilityClaims>;
 

@@ -14,6 +14,8 @@ import { redact } from './redact.ts';
 export interface Answer {
   readonly status: number;
   readonly headers: Readonly<Record<string, string>>;
+  /** Set-Cookie lines, one each. */
+  readonly cookies?: readonly string[];
   readonly body: string | Uint8Array;
 }
 

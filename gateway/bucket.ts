@@ -61,6 +61,17 @@ export class Buckets {
     return 0;
   }
 
+  /** Gives a token back that was taken, never above capacity. */
+  give(key: string): void {
+    const bucket = this.#buckets.get(key);
+    // A bucket that was forgotten meanwhile is full.
+    if (bucket === undefined) return;
+    const limit = this.#overrides.get(key) ?? this.#limit;
+    const now = this.#nowMs();
+    bucket.tokens = Math.min(limit.capacity, level(bucket, limit, now) + 1);
+    bucket.atMs = now;
+  }
+
   /** What `take` would answer, without taking. */
   wait(key: string): number {
     const bucket = this.#buckets.get(key);

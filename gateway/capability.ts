@@ -60,21 +60,23 @@ export class Capabilities {
     return this.#header['kid'] ?? '';
   }
 
-  mint(sub: string, org: string, audience: CapabilityClaims['aud'], scope: readonly string[]): Minted {
+  /** `grant`: the platform's login behind it, where there is one. */
+  mint(sub: string, org: string, audience: CapabilityClaims['aud'], scope: readonly string[], grant?: string): Minted {
     const iat = Math.floor(this.#options.clock.wallMs() / 1_000);
     const exp = iat + limits.capabilityTtlSec;
     const claims: CapabilityClaims = {
       iss: this.#options.name, aud: audience, sub, org, scope: [...scope], iat, nbf: iat - limits.tokenLeewaySec, exp, jti: randomUUID(),
+      ...(grant === undefined ? {} : { grant }),
     };
     return { token: signEs256(this.#header, claims, this.#options.key), exp, iat };
   }
 
   /** The capability that goes to the daemon with an agent route; the same one until 5 minutes before it expires. */
-  forAgent(sub: string, org: string): string {
-    const id = `${org}\n${sub}`;
+  forAgent(sub: string, org: string, grant?: string): string {
+    const id = `${org}\n${sub}\n${grant ?? ''}`;
     const known = this.#agent.get(id);
     if (known !== undefined && known.exp - limits.capabilityRenewSec > this.#options.clock.wallMs() / 1_000) return known.token;
-    const minted = this.mint(sub, org, audiences.agent, agentScopes);
+    const minted = this.mint(sub, org, audiences.agent, agentScopes, grant);
     this.#agent.set(id, minted);
     return minted.token;
   }

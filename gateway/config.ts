@@ -9,6 +9,7 @@ import { isIP } from 'node:net';
 import { parse } from 'smol-toml';
 import { gatewayConfig, type GatewayConfig } from '../contracts/config.ts';
 import { refuse } from '../contracts/errors.ts';
+import { accessAudience } from '../contracts/platform.ts';
 
 const reasonOf = (error: unknown): string => (error instanceof Error ? error.message : String(error));
 
@@ -21,7 +22,11 @@ export const checkConfig = (value: unknown, from: string): GatewayConfig => {
   }
   const config = parsed.data;
   const { jwks_url: jwks, dev_mode: dev, dev_secret_path: secret } = config.auth;
-  if (jwks === undefined && !dev) throw refuse('bad_config', `${from}: auth.jwks_url is missing (or set auth.dev_mode for development).`);
+  if (jwks === undefined && !dev && !config.auth.platform) {
+    throw refuse('bad_config', `${from}: auth.jwks_url is missing (or set auth.platform, or auth.dev_mode for development).`);
+  }
+  if (config.auth.platform && config.platform === undefined) throw refuse('bad_config', `${from}: auth.platform needs platform.base_url.`);
+  if (config.name === accessAudience) throw refuse('bad_config', `${from}: name must not be ${accessAudience}, the audience of access tokens.`);
   if (dev && secret === undefined) throw refuse('bad_config', `${from}: auth.dev_mode needs auth.dev_secret_path.`);
   if (jwks !== undefined) {
     const { protocol, hostname } = new URL(jwks);

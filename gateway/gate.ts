@@ -50,7 +50,7 @@ export class Gate {
    * `upstream_unavailable` (no identity keys yet). `readBearer` may throw what is wrong with the bearer's form.
    */
   admit(auth: Auth, address: string, readBearer: () => string | undefined): Admitted | Promise<Admitted> {
-    this.#checkAddress(address);
+    this.checkAddress(address);
     let token: string | undefined;
     try {
       token = readBearer();
@@ -62,12 +62,12 @@ export class Gate {
       this.#options.addresses.take(address);
       return { kind: 'none' };
     }
-    if (token === undefined) throw this.#refused(address, 'unauthorized');
+    if (token === undefined) throw this.refused(address, 'unauthorized');
     const startedMs = this.#options.clock.monotonicMs();
     const step = this.#step(auth, address, token, false);
     if (step instanceof Promise) {
       return step.then(() => {
-        this.#checkAddress(address);
+        this.checkAddress(address);
         const last = this.#step(auth, address, token, true);
         if (last instanceof Promise) throw coded('internal_error', 'A token was to be waited for twice.');
         return this.#enter(auth, last, startedMs);
@@ -88,6 +88,23 @@ export class Gate {
     if (wait > 0) throw this.#limited('ip', wait);
   }
 
+  /** Throws `rate_limited` if the address bucket is empty; takes nothing. */
+  checkAddress(address: string): void {
+    const wait = this.#options.addresses.wait(address);
+    if (wait > 0) throw this.#limited('ip', wait);
+  }
+
+  /** Gives back what `takeAddress` took for a request that has turned out to be somebody's. */
+  giveAddress(address: string): void {
+    this.#options.addresses.give(address);
+  }
+
+  /** The refusal of a request that nobody vouches for: takes from the address bucket. */
+  refused(address: string, code: ErrorCode, message?: string): CodedError {
+    this.#options.addresses.take(address);
+    return coded(code, message);
+  }
+
   #step(auth: Exclude<Auth, { kind: 'none' }>, address: string, token: string, waited: boolean): Admitted | Promise<void> {
     return auth.kind === 'tier1' ? this.#tier1(address, token, waited) : this.#tier2(auth.audience, address, token, waited);
   }
@@ -97,17 +114,17 @@ export class Gate {
     const verdict = identities.verify(token, waited);
     switch (verdict.verdict) {
       case 'valid':
-        return { kind: 'tier1', identity: verdict.identity };
+        return { kind: 'tier1', identity: verdict.value };
       case 'wait':
         return verdict.until;
       case 'wrong_audience':
-        throw this.#refused(address, 'wrong_audience');
+        throw this.refused(address, 'wrong_audience');
       case 'keyless':
       case 'invalid': {
         const other = capabilities.verify(token, audiences.agent).verdict;
-        if (other === 'valid' || other === 'wrong_audience') throw this.#refused(address, 'wrong_audience');
-        if (verdict.verdict === 'invalid' || other === 'invalid') throw this.#refused(address, 'unauthorized');
-        throw this.#refused(address, 'upstream_unavailable', 'The identity provider\'s keys cannot be had at the moment.');
+        if (other === 'valid' || other === 'wrong_audience') throw this.refused(address, 'wrong_audience');
+        if (verdict.verdict === 'invalid' || other === 'invalid') throw this.refused(address, 'unauthorized');
+        throw this.refused(address, 'upstream_unavailable', 'The identity provider\'s keys cannot be had at the moment.');
       }
     }
   }
@@ -119,13 +136,13 @@ export class Gate {
       case 'valid':
         return { kind: 'tier2', claims: verdict.claims, token };
       case 'wrong_audience':
-        throw this.#refused(address, 'wrong_audience');
+        throw this.refused(address, 'wrong_audience');
       case 'invalid':
-        throw this.#refused(address, 'unauthorized');
+        throw this.refused(address, 'unauthorized');
       case 'foreign': {
         const other = identities.verify(token, waited);
         if (other.verdict === 'wait') return other.until;
-        throw this.#refused(address, other.verdict === 'valid' || other.verdict === 'wrong_audience' ? 'wrong_audience' : 'unauthorized');
+        throw this.refused(address, other.verdict === 'valid' || other.verdict === 'wrong_audience' ? 'wrong_audience' : 'unauthorized');
       }
     }
   }
@@ -140,15 +157,6 @@ export class Gate {
     return admitted;
   }
 
-  #checkAddress(address: string): void {
-    const wait = this.#options.addresses.wait(address);
-    if (wait > 0) throw this.#limited('ip', wait);
-  }
-
-  #refused(address: string, code: ErrorCode, message?: string): CodedError {
-    this.#options.addresses.take(address);
-    return coded(code, message);
-  }
 
   #limited(bucket: 'ip' | 'user', waitSec: number): CodedError {
     this.#options.metrics.rateLimited.add(bucket);

@@ -8,6 +8,7 @@
 import type { GatewayConfig } from '../contracts/config.ts';
 import { coded, refuse } from '../contracts/errors.ts';
 import { limits } from '../contracts/limits.ts';
+import { routes } from '../contracts/routes.ts';
 import { startAdmin, type Admin, type AdminOps } from './admin.ts';
 import { Admission } from './admission.ts';
 import { trustedProxies } from './address.ts';
@@ -20,14 +21,22 @@ import { readSecrets } from './config.ts';
 import type { ConsoleFiles } from './console/files.ts';
 import { Credits } from './credit.ts';
 import { Gate } from './gate.ts';
-import { Jwks } from './jwks.ts';
+import { AccessVerifier } from './access.ts';
+import { edgeEndpoints } from './edge.ts';
+import { makeFallback } from './fallback.ts';
+import { httpKeys, Jwks } from './jwks.ts';
+import { startListeners } from './listeners.ts';
+import { noPages, type Pages } from './page.ts';
+import { PlatformGate } from './platform-gate.ts';
+import { linkKeys } from './platform-keys.ts';
+import { platformEndpoints } from './platform.ts';
+import { hostRule } from './surface.ts';
 import { connectLink, type LinkState } from './link.ts';
 import type { Log } from './log.ts';
 import { Metrics } from './metrics.ts';
 import { startOps, type Ops } from './ops.ts';
 import { loadPeerLookup, type PeerLookup } from './peer.ts';
 import { Pipeline } from './route.ts';
-import { startServer } from './server.ts';
 import { makeFiles } from './static.ts';
 import { StreamConnection } from './stream.ts';
 import { IdentityVerifier } from './tier1.ts';
@@ -39,6 +48,8 @@ export interface GatewayDependencies {
   readonly release: string;
   readonly clock?: Clock;
   readonly files?: ConsoleFiles;
+  /** Pages of the platform surface rendered here. Default none. */
+  readonly pages?: Pages;
   readonly fetch?: typeof globalThis.fetch;
   readonly peers?: PeerLookup;
   readonly bodies?: Bodies;
@@ -46,6 +57,8 @@ export interface GatewayDependencies {
 
 export interface Gateway {
   readonly port: number;
+  /** Of `listen` and then of each of `listeners`. */
+  readonly ports: readonly number[];
   /** 0 = off. */
   readonly opsPort: number;
   readonly certificate: CertificateState;
@@ -75,26 +88,37 @@ export const startGateway = async (config: GatewayConfig, dependencies: GatewayD
   const users = new Buckets({ capacity: rates.per_user_capacity, refillPerSec: rates.per_user_refill_per_sec }, nowMs);
   const addresses = new Buckets({ capacity: rates.per_ip_capacity, refillPerSec: rates.per_ip_refill_per_sec }, nowMs);
   const capabilities = new Capabilities({ name: config.name, key: secrets.capabilityKey, clock });
+  const link = connectLink({ socketPath: config.upstream.socket_path, release: dependencies.release, log, deadlineMs: config.upstream.deadline_ms });
   const { jwks_url: url, jwks_ttl_ms: ttlMs, jwks_cooldown_ms: cooldownMs } = config.auth;
-  const jwks = url === undefined ? undefined : new Jwks({ url, ttlMs, cooldownMs, clock, log, fetch: dependencies.fetch ?? globalThis.fetch });
-  const identities = new IdentityVerifier({ name: config.name, jwks, devSecret: secrets.devSecret, ownKid: capabilities.kid, clock });
+  const jwks = url === undefined ? undefined : new Jwks({ source: httpKeys(url, dependencies.fetch ?? globalThis.fetch), ttlMs, cooldownMs, clock, log });
+  const platform = config.platform === undefined ? undefined
+    : { jwks: new Jwks({ source: linkKeys(link), ttlMs, cooldownMs, clock, log }), issuer: config.platform.base_url };
+  const identities = new IdentityVerifier({
+    name: config.name, jwks, platform: config.auth.platform ? platform : undefined, devSecret: secrets.devSecret, ownKid: capabilities.kid, clock,
+  });
   const gate = new Gate({ identities, capabilities, users, addresses, metrics, clock });
   const proxies = trustedProxies(config.trusted_proxies);
   const upgrades = new Upgrades(gate, rates.sockets_per_user);
   const credits = new Credits(clock);
-  const link = connectLink({ socketPath: config.upstream.socket_path, release: dependencies.release, log, deadlineMs: config.upstream.deadline_ms });
   const pipeline = new Pipeline({ gate, capabilities, link, metrics, clock, log });
+  const endpoints = [
+    ...edgeEndpoints(pipeline),
+    ...(platform === undefined ? [] : platformEndpoints({
+      gate, platformGate: new PlatformGate({ gate, access: new AccessVerifier({ ...platform, clock }), baseUrl: platform.issuer }),
+      link, metrics, clock, log, pages: dependencies.pages ?? noPages,
+    })),
+  ];
 
   /** Told when a request or socket has ended. */
   const ends = new Set<() => void>();
-  const server = await startServer({
-    host: config.listen.host, port: config.listen.port, certificate: files, proxies, pipeline, bodies: dependencies.bodies ?? new Bodies(),
-    files: makeFiles(dependencies.files ?? new Map()),
+  const server = await startListeners([config.listen, ...config.listeners], {
+    certificate: files, proxies, bodies: dependencies.bodies ?? new Bodies(), endpoints, servesHost: hostRule(config.hosts),
+    other: makeFallback({ gate, pipeline, files: makeFiles(dependencies.files ?? new Map()), log }),
+    refuseUpgrade: (error) => pipeline.refuse(routes.stream.id, error),
     admitUpgrade: (request) => upgrades.admit(request),
     openStream: (upgrade) => new StreamConnection({
       link, capabilities, gate, clock, log, metrics, credits, heartbeatMs: config.heartbeat_ms, slowMs: config.slow_consumer_ms,
     }, upgrade),
-    takeAddress: (address) => gate.takeAddress(address),
     countUpgrade: (status) => metrics.upgrades.add(status),
     onEnded: () => {
       for (const told of ends) told();
@@ -126,12 +150,12 @@ export const startGateway = async (config: GatewayConfig, dependencies: GatewayD
   const drainOnce = async (timeoutMs: number): Promise<number> => {
     state = 'draining';
     server.stopListening();
-    log.info({ sockets: server.sockets.size, requests: server.requests, timeout_ms: timeoutMs }, 'draining');
-    const noSockets = quiet(() => server.sockets.size === 0, timeoutMs);
+    log.info({ sockets: server.socketCount, requests: server.requests, timeout_ms: timeoutMs }, 'draining');
+    const noSockets = quiet(() => server.socketCount === 0, timeoutMs);
     await Promise.race([noSockets, new Promise<void>((resolve) => {
       hurry = resolve;
     })]);
-    const left = [...server.sockets];
+    const left = server.sockets();
     for (const socket of left) socket.close('going_away');
     await quiet(() => server.requests === 0, config.upstream.deadline_ms);
     state = 'drained';
@@ -152,6 +176,7 @@ export const startGateway = async (config: GatewayConfig, dependencies: GatewayD
     watch.close();
     credits.close();
     jwks?.close();
+    platform?.jwks.close();
     server.close();
     link.close();
     await Promise.all([opened.admin?.close(), opened.ops?.close()]);
@@ -160,19 +185,21 @@ export const startGateway = async (config: GatewayConfig, dependencies: GatewayD
   const bucketJson = (kind: 'user' | 'ip') => (bucket: BucketState): object => ({
     kind, key: bucket.key, tokens: bucket.tokens, capacity: bucket.capacity, refill_per_sec: bucket.refillPerSec, overridden: bucket.overridden,
   });
-  const needJwks = (): Jwks => {
-    if (jwks === undefined) throw coded('bad_request', 'This gateway has no auth.jwks_url.');
-    return jwks;
+  /** The identity provider's where there is one, else the platform's. */
+  const keySet = jwks ?? platform?.jwks;
+  const needKeys = (): Jwks => {
+    if (keySet === undefined) throw coded('bad_request', 'This gateway has neither auth.jwks_url nor a platform.');
+    return keySet;
   };
   const ops: AdminOps = {
     health: () => ({
-      state, release: dependencies.release, pid: process.pid, port: server.port, uptime_ms: Math.round(clock.monotonicMs() - startedAtMs),
-      sockets: server.sockets.size, requests: server.requests, daemons: link.state(),
+      state, release: dependencies.release, pid: process.pid, port: server.ports[0] ?? 0, uptime_ms: Math.round(clock.monotonicMs() - startedAtMs),
+      sockets: server.socketCount, requests: server.requests, daemons: link.state(),
       certificate: { fingerprint: watch.state.fingerprint, not_after: new Date(watch.state.notAfterMs).toISOString() },
-      jwks: jwks === undefined ? null : { keys: jwks.dump().keys.length, age_ms: jwks.dump().age_ms, fetches: jwks.fetches },
+      jwks: keySet === undefined ? null : { keys: keySet.dump().keys.length, age_ms: keySet.dump().age_ms, fetches: keySet.fetches },
     }),
-    jwks_flush: async () => ({ keys: await needJwks().flush() }),
-    jwks_dump: () => needJwks().dump(),
+    jwks_flush: async () => ({ keys: await needKeys().flush() }),
+    jwks_dump: () => needKeys().dump(),
     rate_limit_inspect: ({ kind, key }) => {
       const found = [
         ...(kind === 'ip' ? [] : users.inspect(key, 1_000).map(bucketJson('user'))),
@@ -205,7 +232,7 @@ export const startGateway = async (config: GatewayConfig, dependencies: GatewayD
       opened.ops = await startOps({
         host: config.ops.host, port: config.ops.port, ready: () => state === 'serving' && link.state().connected > 0,
         metrics: () => metrics.render({
-          sockets: server.sockets.size, daemons: link.state().connected, jwksFetches: jwks?.fetches ?? 0, draining: state !== 'serving',
+          sockets: server.socketCount, daemons: link.state().connected, jwksFetches: (jwks?.fetches ?? 0) + (platform?.jwks.fetches ?? 0), draining: state !== 'serving',
         }),
       });
     }
@@ -214,13 +241,14 @@ export const startGateway = async (config: GatewayConfig, dependencies: GatewayD
     throw error;
   }
   return {
-    port: server.port,
+    port: server.ports[0] ?? 0,
+    ports: server.ports,
     opsPort: opened.ops?.port ?? 0,
     get requests() {
       return server.requests;
     },
     get sockets() {
-      return server.sockets.size;
+      return server.socketCount;
     },
     get certificate() {
       return watch.state;

@@ -1,5 +1,5 @@
 /**
- * The identity provider's public keys (RFC 7517), fetched and kept.
+ * Public keys of whoever signs tokens (RFC 7517), fetched and kept: an identity provider's over HTTP, the platform's over the link.
  *
  * Guarantees (decisions, Edge gateway): fresh for `ttlMs`; one fetch in flight, shared by all who wait; an unknown key id
  * causes one refetch, at most one per `cooldownMs`; a new set replaces the old in one assignment; when a fetch fails the
@@ -40,14 +40,41 @@ interface KeySet {
   readonly fetchedAtMs: number;
 }
 
+/** Where a key set comes from. */
+export interface KeySource {
+  /** For the log. */
+  readonly name: string;
+  /** The set as JSON text. Rejects when it cannot be had. */
+  load(signal: AbortSignal): Promise<string>;
+}
+
 export interface JwksOptions {
-  readonly url: string;
+  readonly source: KeySource;
   readonly ttlMs: number;
   readonly cooldownMs: number;
   readonly clock: Clock;
   readonly log: Log;
-  readonly fetch: typeof globalThis.fetch;
 }
+
+/** A key set behind an address; redirects are not followed. */
+export const httpKeys = (url: string, fetch: typeof globalThis.fetch): KeySource => ({
+  name: url,
+  load: async (signal) => {
+    const answer = await fetch(url, { redirect: 'error', headers: { accept: 'application/json' }, signal });
+    if (answer.status !== 200 || answer.body === null) {
+      await answer.body?.cancel();
+      throw coded('upstream_error', `The JWKS address answered ${answer.status}.`);
+    }
+    const chunks: Uint8Array[] = [];
+    let bytes = 0;
+    for await (const chunk of answer.body) {
+      bytes += chunk.length;
+      if (bytes > limits.jwksMaxBytes) throw coded('payload_too_large', 'The JWKS is too large.');
+      chunks.push(chunk);
+    }
+    return Buffer.concat(chunks).toString('utf8');
+  },
+});
 
 export class Jwks {
   readonly #options: JwksOptions;
@@ -128,36 +155,20 @@ export class Jwks {
 
   async #fetch(): Promise<void> {
     this.#fetches += 1;
-    const { clock, log, url } = this.#options;
+    const { clock, log, source } = this.#options;
     try {
-      const keys = parse(await this.#download(), this.#set?.keys);
+      const signal = AbortSignal.any([this.#abort.signal, AbortSignal.timeout(limits.jwksFetchMs)]);
+      const keys = parse(await source.load(signal), this.#set?.keys);
       this.#set = { keys, fetchedAtMs: clock.monotonicMs() };
       this.#failures = 0;
       this.#retryAtMs = -Infinity;
-      log.info({ url, keys: keys.size }, 'jwks fetched');
+      log.info({ source: source.name, keys: keys.size }, 'jwks fetched');
     } catch (error) {
       this.#failures += 1;
       const waitMs = Math.min(this.#options.cooldownMs, 500 * 2 ** Math.min(this.#failures, 10));
       this.#retryAtMs = clock.monotonicMs() + waitMs;
-      if (!this.#abort.signal.aborted) log.warn({ url, error: String(error), retry_ms: waitMs }, 'jwks fetch failed, the last good set stays');
+      if (!this.#abort.signal.aborted) log.warn({ source: source.name, error: String(error), retry_ms: waitMs }, 'jwks fetch failed, the last good set stays');
     }
-  }
-
-  async #download(): Promise<string> {
-    const signal = AbortSignal.any([this.#abort.signal, AbortSignal.timeout(limits.jwksFetchMs)]);
-    const answer = await this.#options.fetch(this.#options.url, { redirect: 'error', headers: { accept: 'application/json' }, signal });
-    if (answer.status !== 200 || answer.body === null) {
-      await answer.body?.cancel();
-      throw coded('upstream_error', `The JWKS address answered ${answer.status}.`);
-    }
-    const chunks: Uint8Array[] = [];
-    let bytes = 0;
-    for await (const chunk of answer.body) {
-      bytes += chunk.length;
-      if (bytes > limits.jwksMaxBytes) throw coded('payload_too_large', 'The JWKS is too large.');
-      chunks.push(chunk);
-    }
-    return Buffer.concat(chunks).toString('utf8');
   }
 }
 

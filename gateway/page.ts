@@ -67,7 +67,7 @@ export interface Pages {
    * By method and path as uWebSockets.js matches it: `GET /device`, `GET /legal/:id`, `GET /console/*`. A path that is also a GET route of the
    * platform (`GET /api/auth/api-token`) is a page only where `Accept` prefers text/html.
    */
-  readonly routes: ReadonlyMap<`GET /${string}`, PageHandler>;
+  readonly routes: ReadonlyMap<`GET ${string}`, PageHandler>;
   readonly formPage?: FormPage;
 }
 

@@ -15,13 +15,12 @@ import { STATUS_CODES } from 'node:http';
 import type { HttpRequest, HttpResponse, TemplatedApp, us_listen_socket, us_socket_context_t } from 'uWebSockets.js';
 import { coded, refuse } from '../contracts/errors.ts';
 import { limits } from '../contracts/limits.ts';
-import { routeList, routes, type Route } from '../contracts/routes.ts';
+import type { Surface } from '../contracts/config.ts';
+import { routes } from '../contracts/routes.ts';
 import { remoteAddress, type TrustedProxies } from './address.ts';
 import type { Answer } from './answer.ts';
 import type { Bodies, HeldBody } from './bodies.ts';
-import type { Admitted } from './gate.ts';
-import type { Pipeline } from './route.ts';
-import type { Files } from './static.ts';
+import type { Endpoint, RequestHead } from './endpoint.ts';
 import type { StreamConnection } from './stream.ts';
 import type { Upgrade, UpgradeRequest } from './upgrade.ts';
 
@@ -36,12 +35,18 @@ export interface ServerOptions {
   readonly port: number;
   readonly certificate: CertificateFiles;
   readonly proxies: TrustedProxies;
-  readonly pipeline: Pipeline;
   readonly bodies: Bodies;
-  readonly files: Files;
+  /** What is served here; an endpoint of another surface is as if it did not exist. */
+  readonly surfaces: readonly Surface[];
+  /** Whether a surface is served under the name of a Host header; undefined = under any. */
+  readonly servesHost: ((surface: Surface, host: string) => boolean) | undefined;
+  readonly endpoints: readonly Endpoint[];
+  /** The answer to a request that no endpoint takes. Never throws. */
+  readonly other: (head: RequestHead, serves: (surface: Surface) => boolean) => Answer;
   readonly admitUpgrade: (request: UpgradeRequest) => Upgrade | Promise<Upgrade>;
+  /** The answer to an upgrade that was refused. Never throws. */
+  readonly refuseUpgrade: (error: unknown) => Answer;
   readonly openStream: (upgrade: Upgrade) => StreamConnection;
-  readonly takeAddress: (address: string) => void;
   readonly countUpgrade: (status: number) => void;
   /** A request or socket has ended. */
   readonly onEnded: () => void;
@@ -98,13 +103,14 @@ export const startServer = async (options: ServerOptions): Promise<Server> => {
     const app = uws.SSLApp({
       cert_file_name: certificate.certPath, key_file_name: certificate.keyPath, ssl_ciphers: cipherList, ssl_prefer_low_memory_usage: true,
     }) as Acceptor;
-    for (const route of routeList) {
-      if (route.serve.by === 'stream') continue;
-      const handler = (res: HttpResponse, req: HttpRequest): void => onRequest(route, res, req);
-      if (route.method === 'GET') app.get(route.path, handler);
-      else app.post(route.path, handler);
+    for (const endpoint of options.endpoints) {
+      if (!options.surfaces.includes(endpoint.surface)) continue;
+      app[methods[endpoint.method]](endpoint.path, (res, req) => {
+        if (servedAt(endpoint.surface, req)) onRequest(endpoint, res, req);
+        else onOther(res, req);
+      });
     }
-    app.ws<SocketData>(routes.stream.path, {
+    if (options.surfaces.includes('edge')) app.ws<SocketData>(routes.stream.path, {
       maxPayloadLength: limits.clientFrameCutBytes,
       maxBackpressure: 2 * limits.linkFrameMaxBytes,
       // Liveness is the heartbeat's business; this is the backstop for a socket whose close frame nobody reads.
@@ -130,6 +136,8 @@ export const startServer = async (options: ServerOptions): Promise<Server> => {
     return app;
   };
 
+  const servedAt = (surface: Surface, req: HttpRequest): boolean => options.servesHost?.(surface, req.getHeader('host')) ?? true;
+
   const addressOf = (res: HttpResponse, req: HttpRequest): string =>
     remoteAddress(Buffer.from(res.getRemoteAddressAsText()).toString('latin1'), options.proxies, () => allOf(req, 'x-forwarded-for'));
 
@@ -137,65 +145,56 @@ export const startServer = async (options: ServerOptions): Promise<Server> => {
     res.cork(() => {
       res.writeStatus(`${answer.status} ${STATUS_CODES[answer.status] ?? ''}`);
       for (const [name, value] of Object.entries(answer.headers)) res.writeHeader(name, value);
+      for (const line of answer.cookies ?? []) res.writeHeader('set-cookie', line);
       res.end(answer.body, closes || !accepting);
     });
   };
 
-  const onRequest = (route: Route, res: HttpResponse, req: HttpRequest): void => {
-    const { pipeline } = options;
+  const headOf = (pattern: string, res: HttpResponse, req: HttpRequest): RequestHead => ({
+    method: req.getMethod(), path: req.getUrl(), query: req.getQuery(), address: addressOf(res, req),
+    params: [...pattern.matchAll(/\/:/g)].map((_, at) => decoded(req.getParameter(at) ?? '')),
+    header: (name) => allOf(req, name),
+  });
+
+  const onRequest = (endpoint: Endpoint, res: HttpResponse, req: HttpRequest): void => {
     const gone = new AbortController();
     res.onAborted(() => gone.abort());
-    const settle = (answer: Answer, closes: boolean): void => {
+    const settle = (answer: Answer | Promise<Answer>, closes: boolean): void | Promise<void> => {
+      if (answer instanceof Promise) return answer.then((later) => settle(later, closes));
       if (!gone.signal.aborted) write(res, answer, closes);
     };
-    const expectsBody = route.body !== undefined;
     const length = Number(req.getHeader('content-length'));
-    const query = req.getQuery();
+    const exchange = endpoint.begin(headOf(endpoint.path, res, req));
     const held = bodies.open();
-    const enter = (caller: Admitted): Admitted => {
-      if (route.body === 'raw' && caller.kind === 'tier1') held.upload(caller.identity.sub);
-      return caller;
-    };
     const framed = hasOneFraming(req);
-    try {
-      if (!framed) throw coded('bad_request', 'The length of the body is ambiguous.');
-      const verified = pipeline.admit(route, addressOf(res, req), allOf(req, 'authorization'));
-      const admitted = verified instanceof Promise ? verified.then(enter) : enter(verified);
-      // In the same chain as the admission: a rejection of either is always handled.
-      const body = !expectsBody ? Promise.resolve(new Uint8Array())
-        : length > route.bodyMaxBytes ? Promise.reject(coded('payload_too_large')) : collect(res, route.bodyMaxBytes, held, gone.signal);
+    /** The end of an exchange that goes on after this call. */
+    const finish = (work: Promise<void>): void => {
       requests += 1;
-      Promise.all([admitted, body]).then(async ([caller, bytes]) => {
-        const answer = await pipeline.serve(route, caller, bytes, query, gone.signal);
-        pipeline.count(route.id, answer.status);
-        settle(answer, false);
-      }).catch((error: unknown) => {
-        if (!gone.signal.aborted) settle(pipeline.refuse(route.id, error), leavesBody(error));
-      }).finally(() => {
+      void work.finally(() => {
         held.release();
         requests -= 1;
         options.onEnded();
       });
+    };
+    try {
+      if (!framed) throw coded('bad_request', 'The length of the body is ambiguous.');
+      const admitted = exchange.admit(held);
+      // In the same chain as the admission: a rejection of either is always handled.
+      const body = !endpoint.takesBody ? Promise.resolve(new Uint8Array())
+        : length > endpoint.bodyMaxBytes ? Promise.reject(coded('payload_too_large')) : collect(res, endpoint.bodyMaxBytes, held, gone.signal);
+      finish(Promise.all([admitted, body])
+        .then(async ([, bytes]) => settle(await exchange.serve(bytes, gone.signal), false))
+        .catch((error: unknown) => (gone.signal.aborted ? undefined : settle(exchange.refuse(error, gone.signal), leavesBody(error)))));
     } catch (error) {
       held.release();
-      settle(pipeline.refuse(route.id, error), !framed || length > limits.bodyMaxBytes || leavesBody(error));
+      const refused = settle(exchange.refuse(error, gone.signal), !framed || length > limits.bodyMaxBytes || leavesBody(error));
+      if (refused !== undefined) finish(refused);
     }
   };
 
   const onOther = (res: HttpResponse, req: HttpRequest): void => {
-    const { pipeline, files } = options;
     res.onAborted(() => undefined);
-    try {
-      options.takeAddress(addressOf(res, req));
-      const path = req.getUrl();
-      if (path === routes.stream.path) throw coded('bad_request', 'This address needs a WebSocket upgrade.');
-      const answer = files.answer(req.getMethod(), path, req.getHeader('if-none-match'));
-      if (answer === undefined) throw coded('not_found');
-      pipeline.count('file', answer.status);
-      write(res, answer, false);
-    } catch (error) {
-      write(res, pipeline.refuse('none', error), false);
-    }
+    write(res, options.other(headOf('', res, req), (surface) => options.surfaces.includes(surface) && servedAt(surface, req)), false);
   };
 
   const onUpgrade = (res: HttpResponse, req: HttpRequest, context: us_socket_context_t): void => {
@@ -214,12 +213,13 @@ export const startServer = async (options: ServerOptions): Promise<Server> => {
       res.upgrade<SocketData>({ connection }, key, upgrade.protocol, extensions, context);
     };
     const refuseUpgrade = (error: unknown): void => {
-      const answer = options.pipeline.refuse(routes.stream.id, error);
+      const answer = options.refuseUpgrade(error);
       options.countUpgrade(answer.status);
       if (!gone) write(res, answer, true);
     };
     try {
       if (!accepting) throw coded('draining');
+      if (!servedAt('edge', req)) throw coded('not_found');
       const admitted = options.admitUpgrade({
         address: addressOf(res, req), authorization: allOf(req, 'authorization'), protocols: allOf(req, 'sec-websocket-protocol'),
         version: req.getHeader('sec-websocket-version'), query: req.getQuery(),
@@ -286,13 +286,24 @@ const listen = (app: TemplatedApp, host: string, port: number): Promise<{ listen
     });
   });
 
-/** All lines of a header, joined by commas (RFC 9110 section 5.3). */
+/** All lines of a header, joined by commas (RFC 9110 section 5.3); cookies by semicolons (RFC 9113 section 8.2.3). */
 const allOf = (req: HttpRequest, name: string): string => {
   const lines: string[] = [];
   req.forEach((key, value) => {
     if (key === name) lines.push(value);
   });
-  return lines.join(',');
+  return lines.join(name === 'cookie' ? '; ' : ',');
+};
+
+const methods = { GET: 'get', POST: 'post', PATCH: 'patch', DELETE: 'del' } as const;
+
+/** A value of the path, percent-decoded where it can be. */
+const decoded = (text: string): string => {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
 };
 
 /**

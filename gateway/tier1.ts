@@ -1,45 +1,32 @@
 /**
- * Tier 1: who the caller is, by an identity provider's ES256 token (interface 5.2; decisions, Edge gateway).
+ * Tier 1: who the caller is, by an ES256 token of an identity provider or of the platform itself (interface 5.2; decisions, Edge gateway).
  *
- * Guarantees: the algorithm comes from the key set's entry (ES256), never from the token; a key id is required; `aud` must be
- * the gateway's name; times have 30 s leeway. HS256 is read only if a development secret was given, and is never checked
- * against a public key. A verified token is remembered by its hash until it expires, and forgotten with its key.
- * `iss` is not checked: the key set is the issuer's.
+ * Guarantees: `aud` must be the gateway's name. A token whose `iss` is the platform's is checked with the platform's keys only, every other
+ * with the identity provider's (whose `iss` is not checked: the key set is the issuer's). Where the platform is believed, nobody else may
+ * speak for its accounts and organizations. HS256 is read only if a development secret was given. Signature, times and memory: token.ts.
  */
-import { hash, type KeyObject } from 'node:crypto';
-import { LRUCache } from 'lru-cache';
 import { identityClaims, personalOrg } from '../contracts/capability.ts';
-import { limits } from '../contracts/limits.ts';
+import { grantId, isAccountId, isOrganizationId } from '../contracts/ids.ts';
 import { isId } from '../contracts/validate.ts';
 import type { Clock } from './clock.ts';
 import type { Jwks } from './jwks.ts';
-import { readJws, verifyEs256, verifyHs256, type Jws } from './jws.ts';
+import { TokenVerifier, type Origin, type Verdict } from './token.ts';
 
 export interface Identity {
   readonly sub: string;
   readonly org: string;
   /** Unix seconds; refused `limits.tokenLeewaySec` later. */
   readonly exp: number;
-}
-
-export type Verdict =
-  | { readonly verdict: 'valid'; readonly identity: Identity }
-  /** `keyless`: no key set has been got yet, so nothing can be said about the token. */
-  | { readonly verdict: 'invalid' | 'wrong_audience' | 'keyless' }
-  /** Look again when the promise has resolved (it never rejects). */
-  | { readonly verdict: 'wait'; readonly until: Promise<void> };
-
-interface Remembered {
-  readonly identity: Identity;
-  readonly kid: string;
-  /** null = development secret. */
-  readonly key: KeyObject | null;
+  /** The platform's grant (login) the token belongs to; undefined for a foreign one. */
+  readonly grant: string | undefined;
 }
 
 export interface IdentityOptions {
   /** The gateway's name: the `aud` a token must carry. */
   readonly name: string;
   readonly jwks: Jwks | undefined;
+  /** The platform as an identity provider: its keys, and the `iss` of its tokens. */
+  readonly platform?: { readonly jwks: Jwks; readonly issuer: string } | undefined;
   /** Development only: the HS256 secret. */
   readonly devSecret: Uint8Array | undefined;
   /** Key id of this gateway's own capabilities: never an identity, so it causes no fetch. */
@@ -48,74 +35,40 @@ export interface IdentityOptions {
   readonly rememberedMax?: number;
 }
 
-const invalid: Verdict = { verdict: 'invalid' };
-const nearTime = (value: unknown): number | undefined => (typeof value === 'number' && Number.isFinite(value) ? value : undefined);
-
 export class IdentityVerifier {
-  readonly #options: IdentityOptions;
-  readonly #remembered: LRUCache<string, Remembered>;
+  readonly #tokens: TokenVerifier<Identity>;
 
   constructor(options: IdentityOptions) {
-    this.#options = options;
-    this.#remembered = new LRUCache({ max: options.rememberedMax ?? limits.verifiedTokensMax });
+    const { name, platform, devSecret, ownKid, clock, rememberedMax } = options;
+    const foreign: Origin | undefined = options.jwks === undefined ? undefined : { kind: 'keys', jwks: options.jwks };
+    const own: Origin | undefined = platform === undefined ? undefined : { kind: 'keys', jwks: platform.jwks };
+    const secret: Origin | undefined = devSecret === undefined ? undefined : { kind: 'secret', secret: devSecret };
+    this.#tokens = new TokenVerifier({
+      clock, ...(rememberedMax === undefined ? {} : { rememberedMax }),
+      originOf: ({ alg, kid, claims }) => {
+        if (secret !== undefined && alg === 'HS256') return secret;
+        if (kid === ownKid) return undefined;
+        return own !== undefined && claims['iss'] === platform?.issuer ? own : foreign;
+      },
+      accept: (raw, origin) => {
+        const claims = identityClaims.safeParse(raw);
+        if (!claims.success) return raw['aud'] === undefined ? 'wrong_audience' : 'invalid';
+        const { sub, aud, org, exp } = claims.data;
+        if (!(Array.isArray(aud) ? aud.includes(name) : aud === name)) return 'wrong_audience';
+        // What cannot be a user_id can neither own nor open anything.
+        if (!isId(sub)) return 'invalid';
+        const isOwn = own !== undefined && origin === own;
+        if (own !== undefined && !isOwn && (isAccountId(sub) || (org !== undefined && isOrganizationId(org)))) return 'invalid';
+        const grant = isOwn ? grantId.safeParse(raw['grant']) : undefined;
+        // The daemon ends what a login opened with the login: a token of ours that names none cannot be ended.
+        if (grant?.success === false) return 'invalid';
+        return { value: { sub, org: org ?? personalOrg(sub), exp, grant: grant?.data } };
+      },
+    });
   }
 
   /** `waited`: the caller has waited once for a fetch; what is known now is what counts. */
-  verify(token: string, waited: boolean): Verdict {
-    const id = hash('sha256', token, 'base64');
-    const known = this.#remembered.get(id);
-    if (known !== undefined) {
-      const verdict = this.#recall(id, known, waited);
-      if (verdict !== undefined) return verdict;
-    }
-    const jws = readJws(token);
-    if (jws === undefined) return invalid;
-    const { devSecret, jwks } = this.#options;
-    if (devSecret !== undefined && jws.alg === 'HS256') {
-      return verifyHs256(jws, devSecret) ? this.#accept(id, jws, '', null) : invalid;
-    }
-    if (jwks === undefined || jws.kid === undefined || jws.kid === this.#options.ownKid || jws.alg !== 'ES256') return invalid;
-    if (!waited) {
-      const until = jwks.refreshFor(jws.kid);
-      if (until !== undefined) return { verdict: 'wait', until };
-    }
-    if (!jwks.known) return { verdict: 'keyless' };
-    const key = jwks.key(jws.kid);
-    return key !== undefined && verifyEs256(jws, key) ? this.#accept(id, jws, jws.kid, key) : invalid;
-  }
-
-  /** undefined = its key is gone or has changed: verify anew. */
-  #recall(id: string, known: Remembered, waited: boolean): Verdict | undefined {
-    if (known.identity.exp + limits.tokenLeewaySec < this.#options.clock.wallMs() / 1_000) {
-      this.#remembered.delete(id);
-      return invalid;
-    }
-    if (known.key !== null) {
-      const until = waited ? undefined : this.#options.jwks?.refreshFor(known.kid);
-      if (until !== undefined) return { verdict: 'wait', until };
-      if (this.#options.jwks?.key(known.kid) !== known.key) {
-        this.#remembered.delete(id);
-        return undefined;
-      }
-    }
-    return { verdict: 'valid', identity: known.identity };
-  }
-
-  /** The signature is good: the claims decide. */
-  #accept(id: string, jws: Jws, kid: string, key: KeyObject | null): Verdict {
-    const nowSec = this.#options.clock.wallMs() / 1_000;
-    const exp = nearTime(jws.claims['exp']);
-    const nbf = jws.claims['nbf'] === undefined ? -Infinity : nearTime(jws.claims['nbf']);
-    if (exp === undefined || nbf === undefined) return invalid;
-    if (exp + limits.tokenLeewaySec < nowSec || nbf - limits.tokenLeewaySec > nowSec) return invalid;
-    const claims = identityClaims.safeParse({ ...jws.claims, exp: Math.floor(exp) });
-    if (!claims.success) return jws.claims['aud'] === undefined ? { verdict: 'wrong_audience' } : invalid;
-    const { sub, aud, org } = claims.data;
-    if (!(Array.isArray(aud) ? aud.includes(this.#options.name) : aud === this.#options.name)) return { verdict: 'wrong_audience' };
-    // What cannot be a user_id can neither own nor open anything.
-    if (!isId(sub)) return invalid;
-    const identity: Identity = { sub, org: org ?? personalOrg(sub), exp };
-    this.#remembered.set(id, { identity, kid, key });
-    return { verdict: 'valid', identity };
+  verify(token: string, waited: boolean): Verdict<Identity> {
+    return this.#tokens.verify(token, waited);
   }
 }

@@ -25,7 +25,7 @@ export const openOutbox = async (path: string): Promise<Outbox> => {
   };
   const next = (to: string): Promise<OutboxMail> => new Promise((resolve, reject) => {
     let looking = Promise.resolve();
-    const done = (settle: () => void): void => {
+    const end = (settle: () => void): void => {
       watcher.close();
       clearTimeout(timer);
       settle();
@@ -34,14 +34,14 @@ export const openOutbox = async (path: string): Promise<Outbox> => {
       const found = (await all()).find((mail) => mail.to === to && !given.has(mail.message_id));
       if (found === undefined) return;
       given.add(found.message_id);
-      done(() => resolve(found));
+      end(() => resolve(found));
     };
     // One look after the other; the watch is armed before the first, so that no mail falls between.
     const lookAgain = (): void => {
-      looking = looking.then(look).catch((error: unknown) => done(() => reject(error instanceof Error ? error : new Error(String(error)))));
+      looking = looking.then(look).catch((error: unknown) => end(() => reject(error instanceof Error ? error : new Error(String(error)))));
     };
     const watcher = watch(path, lookAgain);
-    const timer = setTimeout(() => done(() => reject(new Error(`no mail to ${to} within ${patienceMs} ms`))), patienceMs);
+    const timer = setTimeout(() => end(() => reject(new Error(`no mail to ${to} within ${patienceMs} ms`))), patienceMs);
     lookAgain();
   });
   return { path, all, next };

@@ -12,12 +12,12 @@ import { join } from 'node:path';
 import {
   decodeClose, decodeRequest, encodeClose, encodeData, encodeFrame, encodeResponse, FrameReader, frameType, linkVersion, type Frame, type FrameType,
 } from '../../contracts/link.ts';
-import { routeByWire, type Route } from '../../contracts/routes.ts';
+import { anyRouteByWire, type AnyRoute } from '../../contracts/platform-routes.ts';
 
 export interface PeerRequest {
   readonly peer: PeerConnection;
   readonly id: number;
-  readonly route: Route | undefined;
+  readonly route: AnyRoute | undefined;
   readonly deadlineMs: number;
   readonly token: string;
   /** The body, decoded if it is JSON, else undefined. */
@@ -170,7 +170,7 @@ export const startPeer = async (options: PeerOptions = {}): Promise<Peer> => {
         case frameType.request: {
           const { route, deadlineMs, token, body } = decodeRequest(frame.payload);
           on.request?.({
-            peer, id: frame.id, route: routeByWire.get(route), deadlineMs, token, body, json: jsonOf(body),
+            peer, id: frame.id, route: anyRouteByWire.get(route), deadlineMs, token, body, json: jsonOf(body),
             answer: (status, answer) => void socket.write(encodeResponse(frame.id, status, JSON.stringify(answer))),
           });
           break;

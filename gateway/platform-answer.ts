@@ -1,0 +1,146 @@
+/**
+ * Answers as the platform shows them: headers of success, and errors in the shape of the route (interface 7; decisions, Device flow, Chat).
+ *
+ * Guarantees: of the daemon's headers only those of `answerHeaders` pass, and none with a character that could end its line; a refusal shows
+ * its own code, message and details; a fault shows its code and the table's message; whatever else is 500 `internal_error` and nothing more,
+ * its correlation id in a header and in the log.
+ */
+import { randomUUID } from 'node:crypto';
+import { CodedError, errorEntry, errors } from '../contracts/errors.ts';
+import { platformAnswer, type PlatformAnswer, type PlatformRoute } from '../contracts/platform.ts';
+import type { Answer } from './answer.ts';
+import type { LinkAnswer } from './link.ts';
+import type { Log } from './log.ts';
+import { pageHeaders } from './page.ts';
+
+const usual = { 'content-type': 'application/json', 'cache-control': 'no-store', 'x-content-type-options': 'nosniff' } as const;
+const isRecord = (value: unknown): value is Record<string, unknown> => typeof value === 'object' && value !== null && !Array.isArray(value);
+
+/** RFC 9110 section 5.5 without obs-text: what we set is ASCII. */
+const headerValue = /^[\t\x20-\x7e]*$/;
+
+const jsonIn = (text: string): unknown => {
+  try {
+    return JSON.parse(text);
+  } catch {
+    // Not JSON: no schema takes it.
+    return undefined;
+  }
+};
+
+/** The daemon's answer with a status of the route's. Throws a TypeError (a bug of ours) for one that is not what the contract says. */
+export const readAnswer = (route: Pick<PlatformRoute, 'id'>, answer: LinkAnswer): PlatformAnswer => {
+  const parsed = platformAnswer.safeParse(jsonIn(answer.body.toString('utf8')));
+  if (!parsed.success) throw new TypeError(`${route.id}: the daemon's answer is not one of the contract`, { cause: parsed.error });
+  for (const [name, value] of Object.entries(parsed.data.headers)) {
+    for (const line of Array.isArray(value) ? value : [value]) {
+      if (line !== undefined && !headerValue.test(line)) throw new TypeError(`${route.id}: the daemon's header ${name} has a character that no header may have`);
+    }
+  }
+  return parsed.data;
+};
+
+/** The body of an answer as JSON; undefined for none. */
+export const answerJson = ({ text }: PlatformAnswer): unknown => (text === '' ? undefined : jsonIn(text));
+
+/** Answer of a success. */
+export const successAnswer = (status: number, { headers, text }: PlatformAnswer): Answer => {
+  const { 'set-cookie': cookies = [], ...lines } = headers;
+  const given = Object.fromEntries(Object.entries(lines).filter((line): line is [string, string] => line[1] !== undefined));
+  const { 'content-type': type, ...rest } = usual;
+  const isHtml = given['content-type']?.toLowerCase().startsWith('text/html') === true;
+  return { status, headers: { ...(text === '' ? {} : { 'content-type': type }), ...rest, ...(isHtml ? pageHeaders : {}), ...given }, cookies, body: text };
+};
+
+/** A page's answer with what every page has; its own `cache-control` stays. */
+export const pageAnswer = (answer: Answer, cookies: readonly string[] = []): Answer => {
+  const { 'cache-control': uncached = '', ...strict } = pageHeaders;
+  return { ...answer, headers: { 'cache-control': uncached, ...answer.headers, ...strict }, cookies: [...(answer.cookies ?? []), ...cookies] };
+};
+
+/** The coded error that a daemon's error answer becomes; a TypeError for one that is a bug or has no code. */
+export const daemonError = (route: Pick<PlatformRoute, 'id'>, answer: LinkAnswer): Error => {
+  const value = jsonIn(answer.body.toString('utf8'));
+  const { code, message, details } = isRecord(value) ? value : {};
+  if (typeof code !== 'string' || errorEntry(code).kind === 'bug') {
+    const correlation = isRecord(details) ? details['correlation_id'] : undefined;
+    return new TypeError(`${route.id}: the daemon answered ${answer.status} with ${typeof code === 'string' ? code : 'no code'}${typeof correlation === 'string' ? ` (its correlation id ${correlation})` : ''}`);
+  }
+  // The route is in the table and its handler is not there: to a caller that is no route.
+  if (code === 'unknown_route') return new CodedError('not_found');
+  if (errorEntry(code).kind === 'fault') return new CodedError(code, undefined, { cause: value });
+  return new CodedError(code, typeof message === 'string' ? message : undefined, isRecord(details) ? { details } : {});
+};
+
+/** What a caller is shown of any thrown value. */
+export interface Refused {
+  readonly status: number;
+  readonly code: string;
+  readonly message: string;
+  readonly details: Readonly<Record<string, unknown>>;
+  readonly correlation: string | undefined;
+}
+
+/** A value that is not coded, or a bug, is logged in full under a correlation id. `invalidStatus`: of `validation_error`, default 422. */
+export const refusedOf = (error: unknown, invalidStatus: PlatformRoute['invalidStatus'], log: Log): Refused => {
+  if (error instanceof CodedError && error.entry.kind !== 'bug' && error.entry.http !== 499) {
+    const status = error.code === 'validation_error' ? invalidStatus ?? error.entry.http : error.entry.http;
+    return { status, code: error.code, message: error.message, details: error.details ?? {}, correlation: undefined };
+  }
+  const correlation = randomUUID();
+  log.error({ correlation, error: error instanceof Error ? error.stack : String(error) }, 'unexpected fault');
+  return { status: 500, code: 'internal_error', message: errors.internal_error.message, details: {}, correlation };
+};
+
+const limited: ReadonlySet<string> = new Set(['rate_limited', 'rate_limit_exceeded', 'slow_down']);
+const limitHeaders = [['retry_after', 'retry-after'], ['limit', 'x-ratelimit-limit'], ['remaining', 'x-ratelimit-remaining'], ['reset', 'x-ratelimit-reset']] as const;
+
+const headersOf = ({ status, code, details, correlation }: Refused, auth: PlatformRoute['auth']): Record<string, string> => {
+  const headers: Record<string, string> = { ...usual };
+  if (limited.has(code)) {
+    for (const [detail, header] of limitHeaders) {
+      const value = details[detail];
+      if (typeof value === 'number' && Number.isFinite(value)) headers[header] = String(value);
+    }
+  }
+  if (status === 401 && auth.kind === 'access') headers['www-authenticate'] = 'Bearer';
+  if (correlation !== undefined) headers['x-correlation-id'] = correlation;
+  return headers;
+};
+
+/** Words of RFC 6749 section 5.2, RFC 8628 section 3.5 and 4.1.2.1 for what has another name elsewhere. */
+const oauthWords: Readonly<Record<string, readonly [word: string, status?: number]>> = {
+  validation_error: ['invalid_request', 400], invalid_refresh: ['invalid_grant'], internal_error: ['server_error'],
+};
+const oauthBody = ({ code, status, message }: Refused): { readonly status: number; readonly body: object } => {
+  const [word, own] = oauthWords[code] ?? [status === 503 ? 'temporarily_unavailable' : code];
+  // RFC 6749 section 5.2: printable ASCII without quote and backslash.
+  return { status: own ?? status, body: { error: word, error_description: message.replaceAll(/["\\]/g, '\'').replaceAll(/[^\x20-\x7e]/g, '?') } };
+};
+
+const openaiTypes: Readonly<Record<number, string>> = { 401: 'authentication_error', 403: 'permission_error', 404: 'not_found_error', 429: 'rate_limit_error' };
+const openaiBody = ({ code, status, message, details }: Refused): object => ({
+  error: {
+    message, type: openaiTypes[status] ?? (status >= 500 ? 'api_error' : 'invalid_request_error'), code,
+    param: typeof details['field'] === 'string' && details['field'] !== '' ? details['field'] : null,
+  },
+});
+
+export const envelope = ({ code, message, details }: Pick<Refused, 'code' | 'message' | 'details'>): object =>
+  ({ error: { code, message, ...(Object.keys(details).length === 0 ? {} : { details }) } });
+
+/** The error answer of a route, in its shape. */
+export const refusalAnswer = (route: Pick<PlatformRoute, 'errorShape' | 'auth'>, refused: Refused): Answer => {
+  const headers = headersOf(refused, route.auth);
+  switch (route.errorShape ?? 'envelope') {
+    case 'oauth': {
+      const { status, body } = oauthBody(refused);
+      return { status, headers, body: JSON.stringify(body) };
+    }
+    case 'openai':
+      return { status: refused.status, headers, body: JSON.stringify(openaiBody(refused)) };
+    case 'envelope':
+      return { status: refused.status, headers, body: JSON.stringify(envelope(refused)) };
+  }
+};
+

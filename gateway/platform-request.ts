@@ -1,0 +1,58 @@
+/**
+ * A platform request's head, read once: what its token is, who might have sent it, what of it the daemon is told.
+ *
+ * Guarantee: the daemon learns the address, the cut User-Agent, the CSRF proof and the cookies that the route names, and nothing else of a head.
+ */
+import { limits } from '../contracts/limits.ts';
+import { cookieNames, type PlatformRoute, type RequestContext } from '../contracts/platform.ts';
+import { prefersHtml } from './accept.ts';
+import { cookieIn } from './cookies.ts';
+import type { RequestHead } from './endpoint.ts';
+
+export interface PlatformRequest {
+  readonly path: string;
+  readonly params: readonly string[];
+  readonly query: string;
+  readonly address: string;
+  readonly authorization: string;
+  /** Value of the session cookie. */
+  readonly session: string | undefined;
+  /** All cookies, for those a route names. */
+  readonly cookies: string;
+  /** Media type without parameters, lower case; empty if none. */
+  readonly contentType: string;
+  readonly prefersHtml: boolean;
+  readonly userAgent: string;
+  readonly csrf: string;
+  readonly origin: string;
+  readonly fetchSite: string;
+  readonly host: string;
+}
+
+export const formType = 'application/x-www-form-urlencoded';
+
+export const readHead = (head: RequestHead): PlatformRequest => {
+  const cookies = head.header('cookie');
+  return {
+    path: head.path, params: head.params, query: head.query, address: head.address, authorization: head.header('authorization'),
+    session: cookieIn(cookies, cookieNames.session), cookies,
+    contentType: (head.header('content-type').split(';', 1)[0] ?? '').trim().toLowerCase(),
+    prefersHtml: prefersHtml(head.header('accept')),
+    // Cut in code units, then made whole: half a character has no UTF-8.
+    userAgent: head.header('user-agent').slice(0, limits.userAgentMaxChars).toWellFormed(),
+    csrf: head.header('x-csrf-token'), origin: head.header('origin'), fetchSite: head.header('sec-fetch-site'), host: head.header('host'),
+  };
+};
+
+/** What the daemon is told of a request to this route. `csrf`: the proof, from the header or the form. */
+export const contextFor = (route: PlatformRoute, request: PlatformRequest, csrf: string): RequestContext => {
+  const named = (route.cookies ?? []).flatMap((name) => {
+    const value = cookieIn(request.cookies, name);
+    return value === undefined ? [] : [[name, value] as const];
+  });
+  return {
+    ip: request.address, user_agent: request.userAgent,
+    ...(route.auth.kind === 'cookie' && csrf !== '' ? { csrf } : {}),
+    ...(named.length === 0 ? {} : { cookies: Object.fromEntries(named) }),
+  };
+};
