@@ -25,21 +25,36 @@ const connectionText = (connection: StreamState | undefined): { text: string; to
 
 const signInCodes: ReadonlySet<string> = new Set(['unauthorized', 'bad_bearer', 'user_id_mismatch']);
 
-const ProblemView = ({ problem, ended, onRetry, onNew, onSignOut }: {
-  problem: Problem; ended: boolean; onRetry: () => void; onNew: () => void; onSignOut: () => void;
+const ProblemView = ({ problem, ended, signIn, onRetry, onNew, onSignOut }: {
+  problem: Problem; ended: boolean; signIn: string | undefined; onRetry: () => void; onNew: () => void; onSignOut: () => void;
 }): VNode => (
   <div class="problem" role="alert">
     <p><strong>{problem.code}</strong> {problem.message}</p>
-    {signInCodes.has(problem.code) && <p>Run <code>npm start</code> and open the sign-in link it prints; your session is still there.</p>}
+    {signInCodes.has(problem.code) && (signIn === undefined
+      ? <p>Run <code>npm start</code> and open the sign-in link it prints; your session is still there.</p>
+      : <p><a href={signIn}>Sign in again</a>; your session is still there.</p>)}
+    {problem.code === 'legal_acceptance_required' && <p><a href="/legal?return_to=/">Read and accept the current terms</a>.</p>}
     <p class="actions">
       {ended && <button type="button" onClick={onRetry}>Connect again</button>}
       {ended && <button type="button" class="quiet" onClick={onNew}>New session</button>}
-      {signInCodes.has(problem.code) && <button type="button" class="quiet" onClick={onSignOut}>Sign out</button>}
+      {signInCodes.has(problem.code) && signIn === undefined && <button type="button" class="quiet" onClick={onSignOut}>Sign out</button>}
     </p>
   </div>
 );
 
-export const App = ({ session, state, userId, edge, onSignOut }: { session: Session; state: SessionState; userId: string; edge: Edge; onSignOut: () => void }): VNode => {
+export interface AppProps {
+  readonly session: Session;
+  readonly state: SessionState;
+  readonly userId: string;
+  readonly edge: Edge;
+  /** Address of a session. */
+  readonly linkOf: (sid: string) => string;
+  /** Where to sign in again; undefined for somebody with a sign-in link. */
+  readonly signIn?: string | undefined;
+  readonly onSignOut: () => void;
+}
+
+export const App = ({ session, state, userId, edge, linkOf, signIn, onSignOut }: AppProps): VNode => {
   const [model, setModel] = useState('');
   const [following, setFollowing] = useState(true);
   const scroller = useRef<HTMLElement>(null);
@@ -83,7 +98,12 @@ export const App = ({ session, state, userId, edge, onSignOut }: { session: Sess
             <div><dt>Model</dt><dd>{state.model === '' ? 'default' : state.model}</dd></div>
           </dl>
         )}
-        {sid !== undefined && <p class="actions"><button type="button" class="quiet" onClick={fresh}>New session</button></p>}
+        {(sid !== undefined || signIn !== undefined) && (
+          <p class="actions">
+            {signIn !== undefined && <a class="button quiet" href="/console">Console</a>}
+            {sid !== undefined && <button type="button" class="quiet" onClick={fresh}>New session</button>}
+          </p>
+        )}
       </header>
       <main
         ref={scroller}
@@ -98,7 +118,7 @@ export const App = ({ session, state, userId, edge, onSignOut }: { session: Sess
             <h2>Talk to an agent</h2>
             <p>Signed in as <strong>{userId}</strong>. Your first message makes a session. It survives restarts of this page, the gateway and the daemon, and what is said stays numbered from 1, so nothing can be lost unseen.</p>
             <label>Model <input value={model} placeholder="default" autocomplete="off" spellcheck={false} maxLength={128} onInput={(e) => { setModel(e.currentTarget.value.trim()); }} /></label>
-            <Sessions edge={edge} />
+            <Sessions edge={edge} linkOf={linkOf} />
           </div>
         )}
         <div class="entries" role="log" aria-live="off">
@@ -110,7 +130,7 @@ export const App = ({ session, state, userId, edge, onSignOut }: { session: Sess
           {state.busy && !ended && approvals.length === 0 && <p class="working" aria-hidden="true"><span /><span /><span /></p>}
         </div>
         {problem !== undefined && (
-          <ProblemView problem={problem} ended={ended} onRetry={() => { session.retry(); }} onNew={fresh} onSignOut={onSignOut} />
+          <ProblemView problem={problem} ended={ended} signIn={signIn} onRetry={() => { session.retry(); }} onNew={fresh} onSignOut={onSignOut} />
         )}
       </main>
       <footer>
@@ -122,12 +142,18 @@ export const App = ({ session, state, userId, edge, onSignOut }: { session: Sess
   );
 };
 
-/** What a visitor without a token sees. */
-export const SignIn = ({ invalid }: { invalid: boolean }): VNode => (
+/** What a visitor without a token sees. `signIn`: where accounts are, undefined where there are none. */
+export const SignIn = ({ invalid, signIn }: { invalid: boolean; signIn?: string | undefined }): VNode => (
   <main class="sign-in">
     <h1><img src="/icon.svg" alt="" width="32" height="32" />Troupe</h1>
     {invalid && <p role="alert"><strong>The token in this link cannot be read.</strong></p>}
-    <p>You are not signed in. This page takes its token from a sign-in link.</p>
+    {signIn === undefined ? <p>You are not signed in. This page takes its token from a sign-in link.</p> : (
+      <>
+        <p>You are not signed in.</p>
+        <p class="actions"><a class="button" href={signIn}>Sign in or create an account</a></p>
+        <p>On your own machine a sign-in link does it, too:</p>
+      </>
+    )}
     <ol>
       <li>Run <code>npm start</code> in the Troupe folder.</li>
       <li>Open the chat link it prints. It ends in <code>#token=…</code> and signs in this tab only.</li>

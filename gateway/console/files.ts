@@ -4,7 +4,7 @@ export interface ConsoleFile {
   readonly type: string;
   readonly body: Uint8Array;
 }
-/** Keyed by path: `/`, `/console.js`, `/console.css`, `/icon.svg`. */
+/** Keyed by path: `/` the chat page, `/console…` the console, and their scripts and styles. */
 export type ConsoleFiles = ReadonlyMap<string, ConsoleFile>;
 
 /**

@@ -1,11 +1,12 @@
 /**
- * The page's entry: takes the sign-in token out of the address, ties session and views together. The only file here that
- * touches `location`, `history` and the storage.
+ * The chat page's entry: finds out who chats, ties session and views together. The only file here that touches `location`, `history`
+ * and the storage.
  */
 import { render } from 'preact';
 import { createEdge } from '../client/edge.ts';
-import { subjectOf } from '../client/token.ts';
+import { Api } from './api.ts';
 import { App, SignIn } from './app.tsx';
+import { linkIdentity, platformIdentity, type Identity } from './identity.ts';
 import { forgetToken, keepToken, keptToken } from './keep.ts';
 import { Session } from './session.ts';
 
@@ -25,33 +26,35 @@ const signOut = (): void => {
   location.reload();
 };
 
-const start = (): void => {
-  takeToken();
-  const token = keptToken(sessionStorage);
-  const userId = token === undefined ? undefined : subjectOf(token);
-  if (token === undefined || userId === undefined) {
-    render(<SignIn invalid={token !== undefined} />, root);
-    return;
-  }
+const fieldOf = (name: string): string | undefined => new URLSearchParams(location.search).get(name) ?? undefined;
+const here = (fields: Readonly<Record<string, string | undefined>>): string => {
+  const query = new URLSearchParams(Object.entries(fields).flatMap(([name, value]) => (value === undefined ? [] : [[name, value]]))).toString();
+  return query === '' ? location.pathname : `?${query}`;
+};
+
+const chat = ({ userId, token, renewable }: Identity): void => {
+  // Of the organization one chats in; stays in the address from session to session.
+  const org = fieldOf('org');
   let drawn = 0;
   const draw = (): void => {
     drawn = 0;
-    render(<App session={session} state={session.state} userId={userId} edge={edge} onSignOut={signOut} />, root);
+    const signIn = renewable ? `/signin?${new URLSearchParams({ return_to: location.pathname + location.search }).toString()}` : undefined;
+    render(<App session={session} state={session.state} userId={userId} edge={edge} linkOf={(sid) => here({ org, sid })} signIn={signIn} onSignOut={signOut} />, root);
   };
-  const edge = createEdge({ url: location.origin, token: () => token, fetch: (url, init) => fetch(url, init) });
+  const edge = createEdge({ url: location.origin, token, fetch: (url, init) => fetch(url, init) });
   const session = new Session({
-    url: location.origin, userId, token: () => token, WebSocket, storage: sessionStorage,
+    url: location.origin, userId, token, renewable, WebSocket, storage: sessionStorage,
     edge,
     onSid: (sid) => {
-      const url = sid === undefined ? location.pathname : `${location.pathname}?sid=${encodeURIComponent(sid)}`;
+      const url = here({ org, sid });
       // Also told while going back and forth, where the address is right already.
-      if (url !== location.pathname + location.search) history.pushState(null, '', url);
+      if (url !== (location.search === '' ? location.pathname : location.search)) history.pushState(null, '', url);
     },
     // A fast model sends more events than a screen shows: one drawing a frame takes them all.
     onChange: () => { drawn ||= requestAnimationFrame(draw); },
   });
   const follow = (): void => {
-    const sid = new URLSearchParams(location.search).get('sid') ?? undefined;
+    const sid = fieldOf('sid');
     if (sid === session.state.sid) return;
     if (sid === undefined) session.leave();
     else session.open(sid);
@@ -68,6 +71,22 @@ const start = (): void => {
   draw();
 };
 
+const start = async (): Promise<void> => {
+  takeToken();
+  const kept = keptToken(sessionStorage);
+  const link = kept === undefined ? undefined : linkIdentity(kept);
+  if (link !== undefined) {
+    chat(link);
+    return;
+  }
+  const found = await platformIdentity(new Api((url, init) => fetch(url, init)), fieldOf('org'), () => performance.now());
+  if (found.kind === 'somebody') chat(found.identity);
+  else {
+    const signIn = found.accounts ? `/signin?${new URLSearchParams({ return_to: location.pathname + location.search }).toString()}` : undefined;
+    render(<SignIn invalid={kept !== undefined} signIn={signIn} />, root);
+  }
+};
+
 // A new sign-in link opened in this tab changes only the fragment.
 addEventListener('hashchange', () => {
   if (location.hash.startsWith('#token=')) {
@@ -75,4 +94,4 @@ addEventListener('hashchange', () => {
     location.reload();
   }
 });
-start();
+void start();

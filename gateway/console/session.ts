@@ -35,7 +35,9 @@ export interface SessionState {
 export interface SessionWorld {
   readonly url: string;
   readonly userId: string;
-  readonly token: () => string;
+  readonly token: () => string | Promise<string>;
+  /** `token` gives a new one when the old one ends: a stream that ended with it is opened again. */
+  readonly renewable?: boolean;
   readonly edge: Edge;
   readonly WebSocket: StreamSocketConstructor;
   readonly storage: Storage;
@@ -141,7 +143,8 @@ export class Session {
   }
 
   #connect(sid: string, lastSeqNo: number, pending: SessionStream['pending']): SessionStream {
-    const { edge, url, token, WebSocket, userId } = this.#world;
+    const { edge, url, token, WebSocket, userId, renewable = false } = this.#world;
+    let opened = false;
     const mine = (): boolean => this.#stream === undefined || this.#stream === stream;
     this.#stream = undefined;
     const stream: SessionStream = openSession({
@@ -160,6 +163,12 @@ export class Session {
       },
       onState: (connection) => {
         if (!mine()) return;
+        if (connection.kind === 'open') opened = true;
+        // Only after it was open: a token that is refused at once would be refused again.
+        if (renewable && opened && connection.kind === 'closed' && connection.error?.code === 'unauthorized') {
+          this.#connect(sid, stream.lastSeqNo ?? lastSeqNo, stream.pending);
+          return;
+        }
         const problem: Problem | undefined = connection.kind === 'broken'
           ? { code: 'stream_broken', message: `The stream broke (${connection.problem}): expected event ${connection.expected}, got ${connection.got}.` }
           : connection.kind === 'closed' && connection.error !== undefined ? { code: connection.error.code, message: connection.error.message } : undefined;

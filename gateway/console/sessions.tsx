@@ -18,7 +18,7 @@ interface Listed {
 const stateText: Readonly<Record<SessionSummary['state'], string>> = { idle: '', running: 'running', waiting_approval: 'approval needed' };
 const when = (iso: string): string => new Date(iso).toLocaleString(undefined, { dateStyle: 'medium', timeStyle: 'short' });
 
-export const Sessions = ({ edge }: { edge: Edge }): VNode | null => {
+export const Sessions = ({ edge, linkOf }: { edge: Edge; linkOf: (sid: string) => string }): VNode | null => {
   const [listed, setListed] = useState<Listed>({ sessions: [], next: undefined, problem: undefined });
   const more = async (cursor: string | undefined, gone: () => boolean): Promise<void> => {
     try {
@@ -43,7 +43,7 @@ export const Sessions = ({ edge }: { edge: Edge }): VNode | null => {
       <ul>
         {sessions.map((session) => (
           <li key={session.sid}>
-            <a href={`?sid=${encodeURIComponent(session.sid)}`}>{session.label ?? when(session.created_at)}</a>
+            <a href={linkOf(session.sid)}>{session.label ?? when(session.created_at)}</a>
             <span>{session.label === null ? '' : `${when(session.created_at)} · `}{session.turns} turns · {session.model}</span>
             {session.state !== 'idle' && <strong>{stateText[session.state]}</strong>}
           </li>
