@@ -43,17 +43,17 @@ const ticked = z.literal('true');
 const providerRoutes = <Name extends 'google' | 'github'>(name: Name, wire: number) => ({
   start: platformRoute({
     id: `signin_${name}`, wire, surface: 'platform', method: 'GET', path: `/api/auth/signin/${name}`,
-    summary: `Sends the browser to ${name}: authorization code with PKCE (RFC 7636); state, nonce and verifier travel in a sealed cookie.`,
+    summary: `Sends the browser to ${name}: authorization code with PKCE (RFC 7636); state, nonce and verifier travel in a sealed cookie. Out of reach: back to \`/signin?error=provider_unavailable\`.`,
     auth: { kind: 'none' }, query: z.strictObject({ return_to: returnTo.optional() }), bodyMaxBytes: 0,
-    answers: { 303: 'empty' }, errors: ['not_found', 'rate_limited'], serve: { by: 'daemon' },
+    answers: { 303: 'empty' }, errors: ['not_found'], serve: { by: 'daemon' },
   }),
   callback: platformRoute({
     id: `callback_${name}`, wire: wire + 1, surface: 'platform', method: 'GET', path: `/api/auth/callback/${name}`,
-    summary: `Takes ${name}'s answer: sets the session cookie and goes back to the page. Refuses a wrong state and an e-mail that ${name} has not verified.`,
+    summary: `Takes ${name}'s answer: sets the session cookie and goes back to the page. A wrong state, an e-mail that ${name} has not verified and other ends: to \`/signin?error=<code>\`.`,
     auth: { kind: 'none' }, cookies: [cookieNames.signin],
     // RFC 6749 4.1.2: code and state, or error; providers add fields of their own.
     query: z.object({ code: text.optional(), state: text.optional(), error: text.optional(), iss: text.optional() }), bodyMaxBytes: 0,
-    answers: { 303: 'empty' }, errors: ['signin_refused', 'forbidden'], serve: { by: 'daemon' },
+    answers: { 303: 'empty' }, errors: ['not_found'], serve: { by: 'daemon' },
   }),
 });
 const google = providerRoutes('google', 113);

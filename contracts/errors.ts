@@ -52,6 +52,8 @@ export const errors = {
   credits_exhausted: refusal(402, 'The credits of this plan are used up.'),
   bad_code: refusal(400, 'The code is wrong, was used or has expired. Ask for a new one.'),
   signin_refused: refusal(400, 'The sign-in was not completed. Start again.'),
+  email_unverified: refusal(400, 'The account there has no verified e-mail address.'),
+  provider_unavailable: fault(503, 'The sign-in service cannot be reached.'),
   device_expired: refusal(410, 'The code has expired. Start again on the device.'),
 
   // OAuth endpoints: `error` of RFC 6749 section 5.2 and RFC 8628 section 3.5

@@ -400,8 +400,6 @@ export const limits = {
   organizationInvitesPerDayMax: 500,
   /** Organizations that one person owns. More: `plan_limit`. */
   organizationsOwnedMax: 100,
-  /** Memberships named in an access token, the oldest first: a bearer has to fit `bearerMaxBytes`. */
-  tokenOrganizationsMax: 50,
   /** Memberships in a person's list of organizations, the oldest first. */
   organizationListMax: 1_000,
   /** Milliseconds an invitation is valid (decisions: 14 days). */
@@ -467,6 +465,18 @@ export const limits = {
   /** User codes that one person looked for in vain, a minute and a day (RFC 8628 section 5.1). More: `rate_limited`. */
   userCodeMissesPerMinuteMax: 20,
   userCodeMissesPerDayMax: 100,
+  /** Milliseconds a step with Google or GitHub may take, all its requests together; bytes of one answer. Beyond: `provider_unavailable`. */
+  providerDeadlineMs: 8_000,
+  providerAnswerMaxBytes: 256 * 1024,
+  /** Such steps of one daemon at once. More: `provider_unavailable`. */
+  providerSignInsMax: 64,
+  /** Milliseconds for which an OpenID provider's discovery is kept, and after which one that could not be renewed is tried again. */
+  discoveryTtlMs: 3_600_000,
+  discoveryRetryMs: 30_000,
+  /** Seconds between sending a browser to a provider and its coming back. */
+  signinCookieSec: 600,
+  /** Such returns of one remote address in a minute. More: `rate_limited`. */
+  signinCallbacksPerMinuteMax: 30,
   /** People of whom one daemon remembers that they guessed too often; the least recent is forgotten, and asked for again. */
   userCodeGuessersMax: 10_000,
   /** Requests a minute: device codes of one address, polls of one device code and address, refreshes of one address (interface 8.2; decisions). */

@@ -27,6 +27,7 @@ const endpoints = {
   'device-poll': { perMinute: limits.devicePollsPerMinuteMax, perDay: -1 },
   refresh: { perMinute: limits.refreshesPerMinuteMax, perDay: -1 },
   'signin-start': { perMinute: limits.signinStartsPerMinuteMax, perDay: limits.signinStartsPerDayMax },
+  'signin-callback': { perMinute: limits.signinCallbacksPerMinuteMax, perDay: -1 },
   'signin-try': { perMinute: limits.signinTriesPerMinuteMax, perDay: limits.signinTriesPerDayMax },
 } as const;
 

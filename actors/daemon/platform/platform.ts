@@ -18,6 +18,7 @@ import { createCallers, type KeyCaller } from './callers.ts';
 import type { Membership, PlatformConfig, PlatformDeps } from './deps.ts';
 import { deviceHandlers } from './device.ts';
 import { legalHandlers, readManifest } from './legal.ts';
+import { oauthHandlers } from './oauth.ts';
 import { createPlatformServe, type Callers, type PlatformHandler } from './serve.ts';
 import { createTokens } from './tokens.ts';
 
@@ -67,6 +68,7 @@ export const createPlatform = async (options: PlatformOptions): Promise<Platform
     authHandlers({ ...deps, bearers, csrfOf }),
     legalHandlers(deps),
     deviceHandlers(deps),
+    oauthHandlers(deps),
   );
   return { deps, callers, serve: createPlatformServe({ callers, actors, handlers }) };
 };
