@@ -4,15 +4,17 @@ import { allowance } from './allowance/allowance.ts';
 import { custody } from './custody/custody.ts';
 import { device } from './device/device.ts';
 import { name } from './name/name.ts';
+import { organization, type OrganizationDeps } from './organization/organization.ts';
 import type { ActorDefinition } from './runtime/define.ts';
 import { session, type SessionDeps } from './session/session.ts';
 import { signin, type SigninDeps } from './signin/signin.ts';
 import { user } from './user/user.ts';
 import { webhook, type WebhookDeps } from './webhook/webhook.ts';
 
-/** What actors of the platform reach beyond the cluster: mail, receivers of webhooks, keys to derive from. */
+/** What actors of the platform reach beyond the cluster: mail, receivers of webhooks, keys to derive from, data to erase. */
 export interface PlatformActorDeps {
   readonly signin: SigninDeps;
+  readonly organization: OrganizationDeps;
   readonly webhook: WebhookDeps;
 }
 
@@ -27,4 +29,6 @@ export const definitions = (deps: DefinitionDeps): readonly ActorDefinition[] =>
   ...(deps.platform === undefined ? [] : platformDefinitions(deps.platform)),
 ];
 
-const platformDefinitions = (deps: PlatformActorDeps): readonly ActorDefinition[] => [user(), signin(deps.signin), webhook(deps.webhook)];
+const platformDefinitions = (deps: PlatformActorDeps): readonly ActorDefinition[] => [
+  user(), signin(deps.signin), organization(deps.organization), webhook(deps.webhook),
+];

@@ -327,6 +327,8 @@ export const limits = {
   /** Bytes of a receiver's head, and of its answer that are read; milliseconds spent on reading that answer. The rest is dropped. */
   webhookAnswerMaxBytes: 16 * 1024,
   webhookAnswerMs: 1_000,
+  /** Milliseconds one question to a name server about a receiver may take; it is asked twice. */
+  webhookLookupMs: 2_000,
   /** Delivery attempts of one daemon at once. More have failed (`overloaded`). */
   webhookPostsMax: 256,
   /** Addresses of a receiver that are tried; all of them are checked. */
@@ -421,8 +423,6 @@ export const limits = {
   eraseRetryMaxMs: 300_000,
   /** Milliseconds after the first erasure at which it is done again, for what was still under way: above a capability's life. */
   eraseAgainMs: 20 * 60_000,
-  /** Blobs whose names are read at once to find an organization's. */
-  blobNamesMax: 10_000,
   /** Milliseconds an access token lives (setting JWT_ACCESS_EXPIRY_MS), one of the api-token page, and one of the web console. */
   accessTtlMs: 86_400_000,
   apiTokenTtlMs: 90 * 86_400_000,

@@ -18,11 +18,14 @@ export const organizationAddress = (id: string): PlatformAsk['actor'] => {
   return { org: id, type: 'organization', key: id };
 };
 
-/** An API key reaches its own organization only: every other is `not_found` for it. */
-const ask = (request: { readonly caller: Caller; readonly context: RequestContext }, orgId: string, command: keyof typeof commands, input: object): PlatformAsk => {
-  if (request.caller.kind === 'key' && request.caller.organizationId !== orgId) throw coded('not_found');
-  return { actor: organizationAddress(orgId), command, input: { ...input, by: byOf(request.caller, request.context) } };
+/** Address of an organization for a caller: an API key reaches its own only, every other is `not_found` for it. */
+export const organizationReached = (caller: Caller, orgId: string): PlatformAsk['actor'] => {
+  if (caller.kind === 'key' && caller.organizationId !== orgId) throw coded('not_found');
+  return organizationAddress(orgId);
 };
+
+const ask = (request: { readonly caller: Caller; readonly context: RequestContext }, orgId: string, command: keyof typeof commands, input: object): PlatformAsk =>
+  ({ actor: organizationReached(request.caller, orgId), command, input: { ...input, by: byOf(request.caller, request.context) } });
 
 const common = { surface: 'platform', auth: { kind: 'access' } satisfies PlatformAuth, bodyMaxBytes: limits.bodyMaxBytes, invalidStatus: 400 } as const;
 const usual = ['unauthorized', 'forbidden', 'not_found', 'validation_error'] as const;

@@ -86,7 +86,8 @@ export const organizationQueries = {
   list: z.strictObject({ orgId: anyId.optional() }),
   audit: z.strictObject({
     orgId: anyId, format: z.enum(['csv', 'jsonl']).optional(),
-    limit: z.string().regex(/^[1-9]\d{0,3}$/).transform(Number).refine((n) => n <= limits.auditListMax).optional(),
+    /** As text from outside; the number it is stays one when it is parsed again. */
+    limit: z.union([z.string().regex(/^[1-9]\d{0,3}$/).transform(Number), z.int().positive()]).refine((n) => n <= limits.auditListMax).optional(),
     /** Id of the last entry of the page before. */
     cursor: z.string().regex(/^[0-7][0-9A-HJKMNP-TV-Z]{25}$/).optional(),
   }),

@@ -92,6 +92,15 @@ export const wildcards = {
   journals: (type: string, org?: string): string => `journal.*.${org === undefined ? '*' : encodeToken(org)}.${encodeToken(type)}.*`,
 } as const;
 
+/** What is stored of the actors of a type of one organization, as subjects of the streams that hold it. */
+export const storedOf = (org: string, type: string): Readonly<Record<'journal' | 'snapshot' | 'reminder' | 'inbox' | 'deadLetter', string>> => {
+  const tokens = `${encodeToken(org)}.${encodeToken(type)}`;
+  return {
+    journal: `journal.*.${tokens}.*`, snapshot: `snapshot.*.${tokens}.*`, reminder: `reminder.*.${tokens}.*`, inbox: `inbox.*.${tokens}.*.*`,
+    deadLetter: `deadletter.${tokens}.*.*`,
+  };
+};
+
 /** Queue group of the public command address: one host answers each request. */
 export const queueGroup = 'troupe';
 

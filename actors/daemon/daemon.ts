@@ -35,6 +35,7 @@ import { askAllowance, createAllowances } from './allowances.ts';
 import { createCapabilities } from './capability.ts';
 import type { Secrets } from './config.ts';
 import { custodyHandlers } from './custody.ts';
+import { createErase } from './erase.ts';
 import { daemonHandlers } from './handlers.ts';
 import { createHub, type Hub } from './hub.ts';
 import { createLinkServer, type LinkServer } from './link.ts';
@@ -104,15 +105,17 @@ export const startDaemon = async (options: DaemonOptions): Promise<Daemon> => {
     const registry = registryOf(config, secrets);
     const tools = builtinTools({ fetchAllow: config.tools.fetch_allow });
     const further = options.definitions ?? [];
-    const outside = openOutside({ config, secrets, log });
+    // Started after the host, whose status and effects reach them.
+    const background: { projections?: Projections | undefined } = {};
+    const erase = createErase({ lean: stores.lean, journalStreams: config.nats.journal_streams, projections: () => background.projections });
+    const outside = openOutside({ config, secrets, log, erase });
     undo.push(() => outside.close());
     const own = definitions({ registry, tools, blobs, idleMs: config.session_idle_ms, platform: config.platform === undefined ? undefined : outside.deps });
     const types = [...own.filter(({ type }) => !further.some((definition) => definition.type === type)), ...further];
-    const session = types.find((definition) => definition.type === 'session');
+    const typeOf = (name: string): ActorDefinition | undefined => types.find(({ type }) => type === name);
+    const session = typeOf('session');
 
     // 4 host
-    // Started after the host whose status names them.
-    const background: { projections?: Projections | undefined } = {};
     const host = await startHost({
       nc, definitions: types, log, stores, startMs: leftMs(), status: () => projectionStatus(background.projections),
       config: { host: config.host, ...plan, leaseTtlMs: config.lease_ttl_ms, drainMs: config.drain_ms, version: release },
@@ -121,7 +124,7 @@ export const startDaemon = async (options: DaemonOptions): Promise<Daemon> => {
     // What still waits for an answer then, a projection's read for one, ends.
     void host.closed.then(() => stores.lean.close());
     void host.closed.then(() => outside.close());
-    const projections = daemonProjections({ config, postgresUrl: secrets.postgresUrl, host, session, log });
+    const projections = daemonProjections({ config, postgresUrl: secrets.postgresUrl, host, session, organization: typeOf('organization'), log });
     background.projections = projections;
     undo.push(() => projections?.close());
     await settled(host, config.lease_ttl_ms * 2, log);

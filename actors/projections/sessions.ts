@@ -10,7 +10,7 @@ import { sessionEvents, type SessionSummary } from '../../contracts/session.ts';
 import { encodeToken } from '../../contracts/subjects.ts';
 import { isId } from '../../contracts/validate.ts';
 import type { ProjectedCommit, Projection } from './projection.ts';
-import type { TransactionSql } from './postgres.ts';
+import { answered, type Sql, type TransactionSql } from './postgres.ts';
 
 /** A row of troupe.sessions. */
 export interface SessionRow {
@@ -145,3 +145,8 @@ export const sessionsProjection = (options: { readonly upcast: Upcast; readonly 
     await tx`delete from troupe.sessions`;
   },
 });
+
+/** Deletes the rows of an organization whose sessions were erased from the journal. */
+export const deleteSessions = async (sql: Sql, org: string): Promise<void> => {
+  await answered(sql`delete from troupe.sessions where org = ${encodeToken(org)}`);
+};

@@ -1,18 +1,22 @@
-/** What actors of the platform reach beyond the cluster, opened from the configuration: mail, receivers of webhooks, derived secrets. */
+/** What actors of the platform reach beyond the cluster, opened from the configuration: mail, receivers of webhooks, derived secrets, an organization's data. */
 import type { DaemonConfig } from '../../../contracts/config.ts';
 import type { PlatformActorDeps } from '../../definitions.ts';
 import { openMailer } from '../../mail/open.ts';
+import type { Erase } from '../../organization/erasure.ts';
 import { isPrivateAddress } from '../../webhook/address.ts';
 import { createPost, systemResolve } from '../../webhook/post.ts';
 import { webhookSecret } from '../../webhook/signature.ts';
 import type { Secrets } from '../config.ts';
 import type { Log } from '../../runtime/log.ts';
+import { createInvitationTokens } from './organization-tokens.ts';
 import { createSigninCodes } from './signin-code.ts';
 
 export interface OutsideOptions {
-  readonly config: Pick<DaemonConfig, 'mail' | 'webhooks'>;
+  readonly config: Pick<DaemonConfig, 'mail' | 'platform' | 'webhooks'>;
   readonly secrets: Pick<Secrets, 'masterKey' | 'smtpPassword' | 'smtpCa' | 'webhookCa'>;
   readonly log: Log;
+  /** Erases what a deleted organization has. */
+  readonly erase: Erase;
 }
 
 export interface Outside {
@@ -22,13 +26,16 @@ export interface Outside {
 }
 
 /** Opens no connection yet. */
-export const openOutside = ({ config, secrets, log }: OutsideOptions): Outside => {
+export const openOutside = ({ config, secrets, log, erase }: OutsideOptions): Outside => {
   const now = Date.now;
   const mailer = openMailer({ config: config.mail, password: secrets.smtpPassword, ca: secrets.smtpCa, log, now });
+  const invitations = createInvitationTokens(secrets.masterKey);
+  const page = `${config.platform?.base_url ?? ''}/invite`;
   const refuses = config.webhooks.allow_private ? () => false : isPrivateAddress;
   return {
     deps: {
       signin: { mailer, codeOf: createSigninCodes(secrets.masterKey) },
+      organization: { mailer, erase, now, invitationLink: (orgId, invitationId) => `${page}?token=${invitations.make(orgId, invitationId)}` },
       webhook: { post: createPost({ resolve: systemResolve, refuses, ca: secrets.webhookCa }), secret: (orgId, version) => webhookSecret(secrets.masterKey, orgId, version), now },
     },
     close: () => mailer.close(),

@@ -4,8 +4,9 @@
  * A subject is one file that gives its handlers by route id; two tables with one id are a bug, found at start.
  */
 import type { KeyObject } from 'node:crypto';
-import { coded } from '../../../contracts/errors.ts';
+import { limits } from '../../../contracts/limits.ts';
 import type { PlatformRoute } from '../../../contracts/platform.ts';
+import { membershipsOf } from '../../projections/organizations.ts';
 import type { Projections } from '../../projections/projections.ts';
 import type { Sender } from '../../runtime/message.ts';
 import type { Allowances } from '../allowances.ts';
@@ -14,10 +15,12 @@ import type { Log } from '../log.ts';
 import { createAccounts, createCsrf } from './accounts.ts';
 import { authHandlers } from './auth.ts';
 import { createBearers } from './bearer.ts';
-import { createCallers, type KeyCaller } from './callers.ts';
-import type { Membership, PlatformConfig, PlatformDeps } from './deps.ts';
+import { createCallers } from './callers.ts';
+import type { PlatformConfig, PlatformDeps } from './deps.ts';
 import { deviceHandlers } from './device.ts';
+import { createKeyVerifier } from './keys.ts';
 import { legalHandlers, readManifest } from './legal.ts';
+import { organizationHandlers } from './organizations.ts';
 import { oauthHandlers } from './oauth.ts';
 import { createPlatformServe, type Callers, type PlatformHandler } from './serve.ts';
 import { createTokens } from './tokens.ts';
@@ -54,20 +57,22 @@ export const createPlatform = async (options: PlatformOptions): Promise<Platform
   const { config, secrets, masterKey, actors, projections, now } = options;
   const bearers = createBearers(masterKey);
   const csrfOf = createCsrf(masterKey);
-  const membershipsOf = async (_userId: string): Promise<readonly Membership[]> => [];
-  const tokens = await createTokens({ config, signingKeyPem: secrets.signingKeyPem, formerKeyPems: secrets.formerKeyPems, membershipsOf, now });
+  const tokens = await createTokens({
+    config, signingKeyPem: secrets.signingKeyPem, formerKeyPems: secrets.formerKeyPems, now,
+    membershipsOf: (userId) => membershipsOf(projections, userId, limits.tokenOrgsMax),
+  });
   const accounts = createAccounts({ config, actors, tokens, bearers, now, newUlid: options.newUlid });
   const deps: PlatformDeps = {
     config, masterKey, actors, projections, tokens, accounts, now, models: options.models, allowances: options.allowances, log: options.log,
     manifest: readManifest(secrets.legalManifest, config.base_url), clientSecrets: { google: secrets.google, github: secrets.github },
     newUlid: options.newUlid,
   };
-  const verifyKey = async (_token: string): Promise<KeyCaller> => { throw coded('unauthorized'); };
-  const callers = createCallers({ actors, tokens, bearers, csrfOf, verifyKey });
+  const callers = createCallers({ actors, tokens, bearers, csrfOf, verifyKey: createKeyVerifier({ actors }) });
   const handlers = joined(
     authHandlers({ ...deps, bearers, csrfOf }),
     legalHandlers(deps),
     deviceHandlers(deps),
+    organizationHandlers(deps),
     oauthHandlers(deps),
   );
   return { deps, callers, serve: createPlatformServe({ callers, actors, handlers }) };
