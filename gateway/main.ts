@@ -11,10 +11,12 @@ import { parseArgs } from 'node:util';
 import pino from 'pino';
 import { z } from 'zod';
 import { shown } from '../contracts/errors.ts';
+import { developmentDocuments } from '../contracts/legal.ts';
 import { limits } from '../contracts/limits.ts';
 import { loadConfig } from './config.ts';
 import type { ConsoleFile } from './console/files.ts';
 import { startGateway } from './gateway.ts';
+import type { Pages } from './page.ts';
 
 const usage = `Usage: node gateway/main.ts --config <file>
 
@@ -46,6 +48,12 @@ const configPath = (): string => {
   return given.config;
 };
 
+/** The platform's pages. As the console, loaded only where they are wanted. */
+const readPages = async (): Promise<Pages> => {
+  const [{ createPages }, { buildPageFiles }] = await Promise.all([import('./pages/pages.ts'), import('./console/build.ts')]);
+  return createPages({ documents: developmentDocuments, files: await buildPageFiles() });
+};
+
 const main = async (path: string): Promise<void> => {
   const config = await loadConfig(path);
   const log = pino({ level: config.log_level, base: { process: 'gateway', pid: process.pid } });
@@ -56,7 +64,8 @@ const main = async (path: string): Promise<void> => {
   const release = await readRelease();
   // Loaded only where it is wanted: building the page needs the compiler, an edge without console does not.
   const files = config.console ? await (await import('./console/build.ts')).buildConsole() : new Map<string, ConsoleFile>();
-  const gateway = await startGateway(config, { log, release, files });
+  const pages = config.platform === undefined ? undefined : await readPages();
+  const gateway = await startGateway(config, { log, release, files, ...(pages === undefined ? {} : { pages }) });
   let stopping = false;
   const stop = async (signal: string): Promise<void> => {
     if (stopping) process.exit(1);

@@ -57,8 +57,8 @@ export type FormOutcome =
 
 /**
  * Turns the outcome of a form post by a browser (`application/x-www-form-urlencoded`, `Accept` prefers text/html) into a page or a redirect.
- * Undefined = answered in JSON as for everyone. The outcome's Set-Cookie lines are added to its answer. A post refused by a rate limit of
- * the gateway itself is not brought here.
+ * Undefined = answered in JSON as for everyone. The outcome's Set-Cookie lines are added to its answer. A page of `rate_limited`, `overloaded` or
+ * `payload_too_large` must ask nothing: that would cost what the limit is there to spare.
  */
 export type FormPage = (routeId: string, outcome: FormOutcome, request: PageRequest, ask: Ask) => Answer | undefined | Promise<Answer | undefined>;
 
@@ -73,12 +73,16 @@ export interface Pages {
 
 export const noPages: Pages = { routes: new Map() };
 
-/** Strict: nothing inline, nothing from elsewhere, no frame around it; forms go to this site only; no address is told to anyone. */
+/**
+ * Strict: nothing inline, nothing from elsewhere, no frame around it; forms go to this site only; no address is told to another site.
+ * The referrer policy is not `no-referrer`: with that, browsers send `Origin: null` with a form (Fetch standard, "append a request `Origin`
+ * header"), and a page's own form would look like another site's.
+ */
 export const pageHeaders: Readonly<Record<string, string>> = {
   'content-security-policy':
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'; require-trusted-types-for 'script'",
   'x-content-type-options': 'nosniff',
-  'referrer-policy': 'no-referrer',
+  'referrer-policy': 'same-origin',
   'cross-origin-opener-policy': 'same-origin',
   'cache-control': 'no-store',
 };

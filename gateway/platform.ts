@@ -75,9 +75,6 @@ const pageRequest = (request: PlatformRequest, method: 'GET' | 'POST', context: 
   return { method, path: request.path, params: request.params, query, fields, hasSession: request.session !== undefined, context, signal };
 };
 
-/** Refusals that a browser gets as everyone does: a page would cost the asks that the limit is there to spare. */
-const pageless: ReadonlySet<string> = new Set(['rate_limited', 'overloaded', 'payload_too_large', 'aborted']);
-
 class RouteExchange implements Exchange {
   readonly #options: PlatformOptions;
   readonly #route: PlatformRoute;
@@ -161,7 +158,7 @@ class RouteExchange implements Exchange {
   /** Never rejects. */
   async #refusedForm(error: unknown, fields: Readonly<Record<string, string>>, csrf: string, signal: AbortSignal): Promise<Answer> {
     const refused = refusedOf(error, this.#route.invalidStatus, this.#options.log);
-    if (pageless.has(refused.code) || signal.aborted) return this.#counted(refusalAnswer(this.#route, refused));
+    if (signal.aborted) return this.#counted(refusalAnswer(this.#route, refused));
     try {
       const { status, code, message, details } = refused;
       const answer = await this.#formPage({ kind: 'refused', status, code, message, details }, fields, csrf, signal);

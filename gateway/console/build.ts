@@ -11,34 +11,39 @@ import { consolePaths } from './platform/place.ts';
 const source = (name: string): string => fileURLToPath(new URL(name, import.meta.url));
 
 /** Path → source of each bundle. */
-const bundles: Readonly<Record<string, string>> = {
+const consoleBundles: Readonly<Record<string, string>> = {
   '/console.js': 'main.tsx', '/console.css': 'console.css',
   '/platform.js': 'platform/main.tsx', '/platform.css': 'platform/platform.css',
-  '/pages.js': '../pages/comfort.ts', '/pages.css': '../pages/pages.css',
 };
+const pageBundles: Readonly<Record<string, string>> = { '/pages.js': '../pages/comfort.ts', '/pages.css': '../pages/pages.css' };
 
-/** The files by path. Throws esbuild's error when a source does not compile. */
-export const buildConsole = async (): Promise<ConsoleFiles> => {
-  const target = ['chrome119', 'firefox121', 'safari17.4'];
-  const options = {
-    bundle: true, minify: true, write: false as const, legalComments: 'none' as const, logLevel: 'silent' as const, target,
-    format: 'esm' as const, platform: 'browser' as const, jsx: 'automatic' as const, jsxImportSource: 'preact',
-  } satisfies BuildOptions & { write: false };
-  const bundle = async ([path, entry]: [string, string]): Promise<[string, ConsoleFile]> => {
-    const { outputFiles: [file, ...more] } = await build({ ...options, entryPoints: [source(entry)] });
-    if (file === undefined || more.length > 0) throw new TypeError(`${entry} must build to one file`);
-    return [path, { type: path.endsWith('.css') ? 'text/css; charset=utf-8' : 'text/javascript; charset=utf-8', body: file.contents }];
-  };
-  const html = async (name: string): Promise<ConsoleFile> => ({ type: 'text/html; charset=utf-8', body: await readFile(source(name)) });
+const options = {
+  bundle: true, minify: true, write: false as const, legalComments: 'none' as const, logLevel: 'silent' as const, target: ['chrome119', 'firefox121', 'safari17.4'],
+  format: 'esm' as const, platform: 'browser' as const, jsx: 'automatic' as const, jsxImportSource: 'preact',
+} satisfies BuildOptions & { write: false };
+
+const bundle = async ([path, entry]: [string, string]): Promise<[string, ConsoleFile]> => {
+  const { outputFiles: [file, ...more] } = await build({ ...options, entryPoints: [source(entry)] });
+  if (file === undefined || more.length > 0) throw new TypeError(`${entry} must build to one file`);
+  return [path, { type: path.endsWith('.css') ? 'text/css; charset=utf-8' : 'text/javascript; charset=utf-8', body: file.contents }];
+};
+const kept = async (path: string, name: string, type: string): Promise<[string, ConsoleFile]> => [path, { type, body: await readFile(source(name)) }];
+const html = 'text/html; charset=utf-8';
+
+const built = async (files: readonly Promise<[string, ConsoleFile]>[]): Promise<ConsoleFiles> => {
   try {
-    const [chat, platform, icon, ...built] = await Promise.all([
-      html('page.html'), html('platform/page.html'), readFile(source('icon.svg')), ...Object.entries(bundles).map(bundle),
-    ]);
-    return new Map<string, ConsoleFile>([
-      ['/', chat], ...consolePaths.map((path): [string, ConsoleFile] => [path, platform]), ...built, ['/icon.svg', { type: 'image/svg+xml', body: icon }],
-    ]);
+    return new Map(await Promise.all(files));
   } finally {
     // The compiler is a process of its own; a gateway must not keep it.
     await stop();
   }
 };
+
+/** Chat page and console by path. Throws esbuild's error when a source does not compile. */
+export const buildConsole = (): Promise<ConsoleFiles> => built([
+  kept('/', 'page.html', html), ...consolePaths.map((path) => kept(path, 'platform/page.html', html)),
+  ...Object.entries(consoleBundles).map(bundle), kept('/icon.svg', 'icon.svg', 'image/svg+xml'),
+]);
+
+/** What the server-rendered pages refer to, by path. */
+export const buildPageFiles = (): Promise<ConsoleFiles> => built([...Object.entries(pageBundles).map(bundle), kept('/pages.svg', 'icon.svg', 'image/svg+xml')]);

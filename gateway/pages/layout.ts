@@ -1,9 +1,7 @@
 /**
- * The frame of every server-rendered page, and the headers it is answered with.
+ * The frame of every server-rendered page, and the headers it is answered with (page.ts has the strict ones).
  *
- * The pages work without JavaScript; `/pages.js` only adds comfort (copying, no second click). Nothing inline, nothing from elsewhere,
- * never in a frame. The referrer policy is same-origin and not no-referrer: with that, browsers send `Origin: null` with a form
- * (Fetch standard, "append a request Origin header"), and the gateway would refuse its own pages.
+ * The pages work without JavaScript; `/pages.js` only adds comfort (copying, no second press). Nothing inline, nothing from elsewhere.
  */
 import { pageHeaders as strict } from '../page.ts';
 import { html, type Html, type Part } from './html.ts';
@@ -12,7 +10,6 @@ export const pageHeaders: Readonly<Record<string, string>> = {
   ...strict,
   'content-type': 'text/html; charset=utf-8',
   'x-frame-options': 'DENY',
-  'referrer-policy': 'same-origin',
 };
 
 export interface View {
@@ -38,12 +35,12 @@ export const documentOf = ({ title, heading, body, person }: View): string => ht
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="color-scheme" content="light dark">
 <title>${title} · Troupe</title>
-<link rel="icon" href="/icon.svg" type="image/svg+xml">
+<link rel="icon" href="/pages.svg" type="image/svg+xml">
 <link rel="stylesheet" href="/pages.css">
 <script type="module" src="/pages.js"></script>
 </head>
 <body>
-<header><a href="/console"><img src="/icon.svg" alt="" width="24" height="24">Troupe</a></header>
+<header><a href="/console"><img src="/pages.svg" alt="" width="24" height="24">Troupe</a></header>
 <main>
 <h1>${heading ?? title}</h1>
 ${body}

@@ -4,9 +4,11 @@
  * Guarantees: whoever is not signed in is sent to the sign-in page and comes back to where they were, within this site only; an error is a
  * page with a sentence and the status it had; no page shows a token but the one that was just made by its own form.
  */
+import { createHash } from 'node:crypto';
 import { z } from 'zod';
-import { CodedError, errorEntry } from '../../contracts/errors.ts';
+import { coded, CodedError, errorEntry } from '../../contracts/errors.ts';
 import type { Answer } from '../answer.ts';
+import type { ConsoleFiles } from '../console/files.ts';
 import type { Ask, FormOutcome, FormPage, PageHandler, PageRequest, Pages } from '../page.ts';
 import { deviceApproveView, deviceCodeView, deviceDecidedView, deviceGoneView } from './device.ts';
 import { inviteGoneView, inviteView } from './invite.ts';
@@ -91,7 +93,7 @@ const invitePage = async (token: string, ask: Ask, refused?: Refused): Promise<A
   }
 };
 
-const manifestAnswer = z.object({ version: z.string(), hash: z.string(), documents: z.array(z.object({ id: z.string(), title: z.string(), url: z.string() })) });
+const manifestAnswer = z.object({ version: z.string(), hash: z.string(), documents: z.array(z.object({ id: z.string(), title: z.string(), url: z.string(), sha256: z.string() })) });
 
 const legalPage = async (returnTo: string | undefined, ask: Ask, refused?: Refused): Promise<Answer> => {
   const [{ person, legalAccepted }, manifest] = await Promise.all([browserSession(ask), ask('manifest')]);
@@ -166,23 +168,45 @@ const formPage: FormPage = async (routeId, outcome, request, ask) => {
   }
 };
 
-/** `documents`: the texts of our own legal documents by id, for `/legal/<id>`; a manifest with other addresses needs none. */
-export const createPages = (documents: ReadonlyMap<string, string>): Pages => {
-  const routes: readonly (readonly [`GET /${string}`, PageHandler])[] = [
-    ['GET /signin', signin],
-    ['GET /device', device],
-    ['GET /api/auth/api-token', apiToken],
-    ['GET /invite', ({ query }, ask) => invitePage(query['token'] ?? '', ask)],
-    ['GET /legal', ({ query }, ask) => legalPage(pathOf(query['return_to']), ask)],
-    ...[...documents].map(([id, text]) => [
-      `GET /legal/${id}`, async (_request, ask) => page(legalDocumentView(text, (await browserSession(ask)).person)),
-    ] satisfies [`GET /${string}`, PageHandler]),
-  ];
-  return { routes: new Map(routes.map(([path, handler]) => [path, inWords(handler)])), formPage: (...input) => shownForm(...input) };
+/** Shown only while it is the document in force: an installation with a manifest of its own does not show ours. */
+const legalDocument = (id: string, text: string): PageHandler => {
+  const sha256 = createHash('sha256').update(text, 'utf8').digest('hex');
+  return async (_request, ask) => {
+    const { documents } = answerOf(manifestAnswer, await ask('manifest'));
+    if (!documents.some((document) => document.id === id && document.sha256 === sha256)) throw coded('not_found');
+    return page(legalDocumentView(text, (await browserSession(ask)).person));
+  };
 };
+
+export interface PageParts {
+  /** Texts of our own legal documents by id, for `/legal/<id>`. */
+  readonly documents: ReadonlyMap<string, string>;
+  /** Style, script and icon by path. */
+  readonly files: ConsoleFiles;
+}
+
+export const createPages = ({ documents, files }: PageParts): Pages => {
+  const routes: readonly (readonly [string, PageHandler])[] = [
+    ['/signin', signin],
+    ['/device', device],
+    ['/api/auth/api-token', apiToken],
+    ['/invite', ({ query }, ask) => invitePage(query['token'] ?? '', ask)],
+    ['/legal', ({ query }, ask) => legalPage(pathOf(query['return_to']), ask)],
+    ...[...documents].map(([id, text]) => [`/legal/${id}`, legalDocument(id, text)] as const),
+  ];
+  const assets = [...files].map(([path, file]) => [path, (): Answer => ({ status: 200, headers: { 'content-type': file.type, 'cache-control': 'max-age=300' }, body: file.body })] as const);
+  return { routes: new Map([...routes.map(([path, handler]) => [path, inWords(handler)] as const), ...assets].map(([path, handler]) => [`GET ${path}` as `GET /${string}`, handler])), formPage: shownForm };
+};
+
+/** Refusals whose page asks nothing (page.ts). */
+const unasked: ReadonlySet<string> = new Set(['rate_limited', 'overloaded', 'payload_too_large']);
+
+const backs: Readonly<Record<string, string>> = { device_authorize: '/device', make_api_token: '/api/auth/api-token', accept_legal: '/legal' };
+const backOf = (routeId: string): string => backs[routeId] ?? '/signin';
 
 /** As `inWords`, for the outcome of a form. */
 const shownForm: FormPage = async (routeId, outcome, request, ask) => {
+  if (outcome.kind === 'refused' && unasked.has(outcome.code)) return problemPage(problemOf(outcome), outcome.status, { path: backOf(routeId), text: 'Back' });
   try {
     return await formPage(routeId, outcome, request, ask);
   } catch (error) {
