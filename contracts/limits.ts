@@ -327,8 +327,8 @@ export const limits = {
   /** Bytes of a receiver's head, and of its answer that are read; milliseconds spent on reading that answer. The rest is dropped. */
   webhookAnswerMaxBytes: 16 * 1024,
   webhookAnswerMs: 1_000,
-  /** Milliseconds one question to a name server about a receiver may take; it is asked twice. */
-  webhookLookupMs: 2_000,
+  /** Milliseconds the look-up of a receiver's name may take. Then it has failed (`host_unknown`). */
+  webhookLookupMs: 4_000,
   /** Delivery attempts of one daemon at once. More have failed (`overloaded`). */
   webhookPostsMax: 256,
   /** Addresses of a receiver that are tried; all of them are checked. */

@@ -80,19 +80,20 @@ export const deadLetter = z.strictObject({
 });
 export type DeadLetter = z.infer<typeof deadLetter>;
 
+/** Where to deliver. `revision` counts the changes of its owner: a lower one than was taken before is late and changes nothing; without one it is always taken. */
+export const webhookTarget = z.strictObject({ url: webhookUrl.nullable(), revision: z.int().nonnegative().optional(), secret_version: z.int().positive().optional() });
+export type WebhookTarget = z.infer<typeof webhookTarget>;
+
 /** All of access `system`. After `forget` everything is refused with `not_found` or, for `notify`, dropped. */
 export const webhookCommands = {
+  /** Sets or removes the URL. A changed URL is tried at once with what is pending; without a URL what was pending becomes dead letters. */
+  configure: { input: webhookTarget, output: nothing },
   /**
-   * Sets or removes the URL. Tells may overtake each other: a `revision` lower than the last one taken changes nothing; without one it is
-   * always taken. A changed URL is tried at once with what is pending; without a URL what was pending becomes dead letters.
+   * Queues an event; without a URL, or with an id that is queued or dead already, it does nothing. Data above `limits.webhookDataMaxBytes`:
+   * `payload_too_large`. `target` = as for `configure`: tells may overtake each other, and the first event must not be lost to that.
    */
-  configure: {
-    input: z.strictObject({ url: webhookUrl.nullable(), revision: z.int().nonnegative().optional(), secret_version: z.int().positive().optional() }),
-    output: nothing,
-  },
-  /** Queues an event; without a URL, or with an id that is queued or dead already, it does nothing. Data above `limits.webhookDataMaxBytes`: `payload_too_large`. */
   notify: {
-    input: z.strictObject({ id: eventId, type: webhookType, created: z.iso.datetime(), data: z.record(z.string(), z.unknown()) }),
+    input: z.strictObject({ id: eventId, type: webhookType, created: z.iso.datetime(), data: z.record(z.string(), z.unknown()), target: webhookTarget.optional() }),
     output: z.strictObject({ queued: z.boolean() }),
   },
   describe: {

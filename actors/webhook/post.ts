@@ -7,21 +7,15 @@
  * `limits.webhookAnswerMs`, then dropped. At most `limits.webhookPostsMax` attempts at once in one process.
  * It has no deadline of its own beyond the caller's signal, and tries once.
  */
-import { lookup } from 'node:dns/promises';
 import { isIP, type LookupFunction } from 'node:net';
 import { rootCertificates } from 'node:tls';
 import { Client } from 'undici';
 import { coded } from '../../contracts/errors.ts';
 import { limits } from '../../contracts/limits.ts';
 import type { WebhookFailure } from '../../contracts/webhook.ts';
+import type { Address, Resolve } from './resolve.ts';
 
-export interface Address {
-  readonly address: string;
-  readonly family: number;
-}
-/** Every address of a host name; rejects when there is none. */
-export type Resolve = (host: string) => Promise<readonly Address[]>;
-export const systemResolve: Resolve = async (host) => lookup(host, { all: true, verbatim: true });
+export { systemResolve } from './resolve.ts';
 
 export interface PostDeps {
   readonly resolve: Resolve;

@@ -13,7 +13,7 @@
 import { z } from 'zod';
 import { coded } from '../../contracts/errors.ts';
 import { limits } from '../../contracts/limits.ts';
-import { retryDelaysMs, signatureHeader, webhookCommands, webhookEvents, webhookFailure, type DeliveredEvent } from '../../contracts/webhook.ts';
+import { retryDelaysMs, signatureHeader, webhookCommands, webhookEvents, webhookFailure, type DeliveredEvent, type WebhookTarget } from '../../contracts/webhook.ts';
 import { defineActor, type EffectContext, type Outcome, type PayloadOf, type Turn } from '../runtime/define.ts';
 import type { Post } from './post.ts';
 import { signature } from './signature.ts';
@@ -113,6 +113,21 @@ const alive = (turn: WebhookTurn): void => {
   if (turn.state.forgotten) throw coded('not_found');
 };
 
+/** Takes where to deliver, unless it is late or nothing new. */
+const retarget = (turn: WebhookTurn, target: WebhookTarget): void => {
+  const { state } = turn;
+  const revision = target.revision ?? state.revision;
+  const secretVersion = target.secret_version ?? state.secretVersion;
+  if (revision < state.revision) return;
+  if (target.url === state.url && revision === state.revision && secretVersion === state.secretVersion) return;
+  if (state.running !== null && target.url !== state.url) {
+    turn.abort(state.running.effect);
+    if (target.url !== null) turn.emit('DeliveryCalledOff', { id: state.running.id, at: turn.now });
+  }
+  turn.emit('WebhookConfigured', { url: target.url, revision, secret_version: secretVersion, at: turn.now });
+  goOn(turn);
+};
+
 /** The webhook actor's definition. */
 export const webhook = (deps: WebhookDeps) => defineActor({
   type: 'webhook',
@@ -132,23 +147,14 @@ export const webhook = (deps: WebhookDeps) => defineActor({
       ...webhookCommands.configure, access: 'system',
       handle: (turn, input) => {
         alive(turn);
-        const { state } = turn;
-        const revision = input.revision ?? state.revision;
-        const secretVersion = input.secret_version ?? state.secretVersion;
-        if (revision < state.revision) return {};
-        if (input.url === state.url && revision === state.revision && secretVersion === state.secretVersion) return {};
-        if (state.running !== null && input.url !== state.url) {
-          turn.abort(state.running.effect);
-          if (input.url !== null) turn.emit('DeliveryCalledOff', { id: state.running.id, at: turn.now });
-        }
-        turn.emit('WebhookConfigured', { url: input.url, revision, secret_version: secretVersion, at: turn.now });
-        goOn(turn);
+        retarget(turn, input);
         return {};
       },
     }),
     notify: command({
       ...webhookCommands.notify, access: 'system',
-      handle: (turn, { id, type, created, data }) => {
+      handle: (turn, { id, type, created, data, target }) => {
+        if (target !== undefined && !turn.state.forgotten) retarget(turn, target);
         const { url, pending, dead } = turn.state;
         if (url === null || pending.some((known) => known.id === id) || dead.some((known) => known.id === id)) return { queued: false };
         if (bytesOf(JSON.stringify(data)) > limits.webhookDataMaxBytes) throw coded('payload_too_large', 'The data of a webhook event is too large.');
