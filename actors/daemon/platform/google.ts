@@ -7,7 +7,7 @@
  */
 import * as client from 'openid-client';
 import { z } from 'zod';
-import { coded } from '../../../contracts/errors.ts';
+import { coded, CodedError } from '../../../contracts/errors.ts';
 import { limits } from '../../../contracts/limits.ts';
 import type { Clock } from '../../runtime/store.ts';
 import type { Log } from '../log.ts';
@@ -25,7 +25,7 @@ export interface GoogleOptions {
 
 const endpoints = z.object({ issuer: z.string(), authorization_endpoint: z.url(), token_endpoint: z.url(), jwks_uri: z.url() });
 /** OpenID Connect Core 1.0 section 5.1; of `email_verified` only the boolean true is one. */
-const claims = z.object({ sub: z.string().min(1).max(255), email: z.string().optional(), email_verified: z.unknown(), name: z.string().optional().catch(undefined) });
+const claims = z.object({ sub: z.string().min(1).max(255), email: z.string().optional(), email_verified: z.unknown().optional(), name: z.string().optional().catch(undefined) });
 
 export const googleProvider = ({ issuer, clientId, clientSecret, allowInsecure, clock, log }: GoogleOptions): SignInProvider => {
   let known: { readonly server: client.ServerMetadata; readonly untilMs: number } | undefined;
@@ -36,6 +36,9 @@ export const googleProvider = ({ issuer, clientId, clientSecret, allowInsecure, 
     const found = await client.discovery(new URL(issuer), clientId, undefined, undefined, {
       ...(allowInsecure ? { execute: [client.allowInsecureRequests] } : {}),
       [client.customFetch]: boundedFetch(AbortSignal.timeout(limits.providerDeadlineMs)),
+    }).catch((error: unknown) => {
+      // Whatever is wrong with it, no sign-in was refused.
+      throw error instanceof client.ClientError && !(error.cause instanceof CodedError) ? coded('provider_unavailable', undefined, { cause: error }) : error;
     });
     const server = found.serverMetadata();
     if (!endpoints.safeParse(server).success) throw coded('provider_unavailable', 'The sign-in service does not name its endpoints.');

@@ -104,6 +104,7 @@ export const withProvider = async <T>(name: string, log: Log, step: () => Promis
 /** What went wrong with a request, without its address, head or body. */
 const reasonOf = (cause: unknown): string => {
   if (!(cause instanceof Error)) return 'answer';
+  if (cause instanceof client.ClientError) return cause.code ?? cause.name;
   const inner: unknown = cause.cause;
   return inner instanceof Error && 'code' in inner ? String(inner.code) : cause.name;
 };
