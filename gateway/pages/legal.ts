@@ -25,7 +25,7 @@ const agreements: readonly (readonly [name: string, text: string])[] = [
   ['terms', 'I accept the terms of service.'],
   ['privacy', 'I have read the privacy notice.'],
   ['processing', 'I agree that what I send is processed by the model providers as described.'],
-  ['age', 'I am at least 18 years old.'],
+  ['age', 'I am of legal age.'],
 ];
 
 /** Only http and https: a manifest's address never becomes a script. */
