@@ -3,7 +3,7 @@
  *
  * Guarantees: the address is held by a name actor, so two first sign-ins at once make one account; a crash between that and the account
  * leaves a name whose account the next sign-in makes. Secrets leave as the answer only; what is stored is their SHA-256. Memberships are
- * looked up before a refresh token is used up, so that a database that is down costs nobody a login.
+ * looked up before a refresh token is used up, so that a database that is slow or down costs nobody a login.
  */
 import { serialize } from 'cookie';
 import type { KeyObject } from 'node:crypto';
@@ -62,29 +62,29 @@ export const createAccounts = ({ config, actors, tokens, bearers, now, newUlid }
 
   return {
     signIn: async ({ email, name, provider, providerId }, context) => {
-      const { holder: userId } = await askName(nameAddress('email', email), 'claim', { holder: idOf('usr', newUlid()) });
+      const { holder: userId } = await askName(nameAddress('email', email), 'claim', { holder: idOf('usr', newUlid()) }, 'once');
       const cookie = bearers.newCookie(userId);
       const { account, created } = await askUser(userAddress(userId), 'sign_in', {
         email, name, provider, provider_id: providerId, grant: newGrant('browser', '', cookie, context),
-      });
+      }, 'once');
       return { account, created, cookie: sessionCookie(cookie, limits.browserSessionTtlMs) };
     },
     issue: async (userId, kind, clientId, context) => {
-      const memberships = await tokens.membershipsOf(userId);
+      const memberships = await tokens.hintsOf(userId);
       const refreshToken = bearers.newRefresh(userId);
       const grant = newGrant(kind, clientId, refreshToken, context);
-      const account = await askUser(userAddress(userId), 'open_grant', { grant });
+      const account = await askUser(userAddress(userId), 'open_grant', { grant }, 'once');
       return issued(await tokens.mintAccess(account, grant.id, { ttlMs: accessTtlMs(kind, config), memberships }), refreshToken);
     },
     refresh: async (refreshToken) => {
       const userId = bearers.refreshUser(refreshToken);
       if (userId === undefined) throw coded('invalid_refresh');
-      const memberships = await tokens.membershipsOf(userId);
+      const memberships = await tokens.hintsOf(userId);
       const next = bearers.newRefresh(userId);
       const at = now();
       const outcome = await askUser(userAddress(userId), 'refresh', {
         secret_sha256: sha256(refreshToken), next_sha256: sha256(next), expires_at: at + limits.refreshTtlMs, access_expires_at: at + config.access_expiry_ms,
-      });
+      }, 'once');
       if (outcome.state !== 'rotated') throw coded('invalid_refresh');
       return issued(await tokens.mintAccess(outcome.account, outcome.grant_id, { memberships }), next);
     },

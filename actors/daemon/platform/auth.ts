@@ -78,12 +78,12 @@ export const authHandlers = (deps: AuthDeps): Readonly<Record<string, PlatformHa
   /** Ends the token's or its login's life if it is the caller's; whose it is otherwise is nobody's business (RFC 7009 section 2.2). */
   const revokeToken = async (userId: string, token: string): Promise<{ readonly revoked: number }> => {
     if (bearers.refreshUser(token) !== undefined) {
-      return bearers.refreshUser(token) === userId ? askUser(userAddress(userId), 'revoke_refresh', { secret_sha256: sha256(token) }) : { revoked: 0 };
+      return bearers.refreshUser(token) === userId ? askUser(userAddress(userId), 'revoke_refresh', { secret_sha256: sha256(token) }, 'once') : { revoked: 0 };
     }
     try {
       const claims = await tokens.verifyAccess(token);
       if (claims.sub !== userId) return { revoked: 0 };
-      return await askUser(userAddress(userId), 'revoke_token', { grant_id: claims.grant, jti: claims.jti, expires_at: claims.exp * 1_000 });
+      return await askUser(userAddress(userId), 'revoke_token', { grant_id: claims.grant, jti: claims.jti, expires_at: claims.exp * 1_000 }, 'once');
     } catch (error) {
       if (error instanceof CodedError && error.code === 'unauthorized') return { revoked: 0 };
       throw error;
@@ -106,7 +106,7 @@ export const authHandlers = (deps: AuthDeps): Readonly<Record<string, PlatformHa
     revoke: forCaller(async (request) => {
       const { userId } = personOf(request.caller);
       const body = bodyOf(authRoutes.revoke, request);
-      return { status: 200, body: 'all' in body ? await askUser(userAddress(userId), 'revoke_all', {}) : await revokeToken(userId, body.token) };
+      return { status: 200, body: 'all' in body ? await askUser(userAddress(userId), 'revoke_all', {}, 'once') : await revokeToken(userId, body.token) };
     }),
     gateway_token: forCaller(async (request) => {
       const caller = personOf(request.caller);
@@ -121,19 +121,19 @@ export const authHandlers = (deps: AuthDeps): Readonly<Record<string, PlatformHa
     email_start: forAnyone(async (request) => {
       await count('signin-start', request);
       const { email } = bodyOf(authRoutes.emailStart, request);
-      await askSignin(signinAddress(email), 'start', { email });
+      await askSignin(signinAddress(email), 'start', { email }, 'once');
       return { status: 202, body: { sent: true } };
     }),
     email_verify: forAnyone(async (request) => {
       await count('signin-try', request);
       const { email, code } = bodyOf(authRoutes.emailVerify, request);
-      const { state } = await askSignin(signinAddress(email), 'verify', { code });
+      const { state } = await askSignin(signinAddress(email), 'verify', { code }, 'once');
       if (state !== 'verified') throw coded('bad_code');
       return signedInResult(await accounts.signIn({ email, name: '', provider: 'email', providerId: email }, request.context));
     }),
     signout: forCaller(async ({ caller }) => {
       const { userId, grantId } = personOf(caller);
-      await askUser(userAddress(userId), 'revoke_grant', { grant_id: grantId, why: 'signed_out' });
+      await askUser(userAddress(userId), 'revoke_grant', { grant_id: grantId, why: 'signed_out' }, 'once');
       return { status: 200, headers: { ...noStore, 'set-cookie': [sessionCookie('', 0)] }, body: { signedOut: true } };
     }),
     session: forAnyone(async ({ caller, token }) => {
@@ -160,7 +160,7 @@ export const authHandlers = (deps: AuthDeps): Readonly<Record<string, PlatformHa
     revoke_grant: forCaller(async (request) => {
       const { userId } = personOf(request.caller);
       const { id } = bodyOf(authRoutes.revokeGrant, request);
-      const { revoked } = await askUser(userAddress(userId), 'revoke_grant', { grant_id: id, why: 'revoked' });
+      const { revoked } = await askUser(userAddress(userId), 'revoke_grant', { grant_id: id, why: 'revoked' }, 'once');
       if (revoked === 0) throw coded('not_found');
       return { status: 200, body: { revoked } };
     }),

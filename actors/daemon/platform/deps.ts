@@ -28,9 +28,11 @@ export interface Membership {
 
 /** Signs and verifies the platform's JWTs: the only holder of the signing key. */
 export interface Tokens {
-  /** A person's memberships now, for `orgs`: at most `limits.tokenOrgsMax`. Faults when Postgres does not answer. */
+  /** A person's memberships now, at most `limits.tokenOrgsMax`. Faults when Postgres does not answer. */
   membershipsOf(userId: string): Promise<readonly Membership[]>;
-  /** `ttlMs` default `platform.access_expiry_ms`; `memberships` default looked up. */
+  /** The same for a token's `orgs`, which are only a hint: none when Postgres does not answer, so that people can still sign in. */
+  hintsOf(userId: string): Promise<readonly Membership[]>;
+  /** `ttlMs` default `platform.access_expiry_ms`; `memberships` default `hintsOf`. */
   mintAccess(account: Account, grantId: string, options?: { readonly ttlMs?: number; readonly memberships?: readonly Membership[] }): Promise<MintedAccess>;
   /** Tier 1 identity token for the edge gateway: `aud` the gateway's name, `org` only for an organization. */
   mintGateway(account: Account, grantId: string, organizationId?: string): Promise<{ readonly token: string; readonly expiresInSec: number }>;

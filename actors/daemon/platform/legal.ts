@@ -54,7 +54,7 @@ export const legalHandlers = ({ actors, manifest }: Pick<PlatformDeps, 'actors' 
   const accept = async ({ caller, context: { ip, user_agent } }: PlatformHandlerRequest, hash: string) => {
     const { userId } = personOf(caller);
     if (hash !== manifest.hash) throw coded('conflict', 'These are not the documents in force. Read them again.');
-    await askUser(userAddress(userId), 'accept_policy', { hash, version: manifest.version, ip, user_agent });
+    await askUser(userAddress(userId), 'accept_policy', { hash, version: manifest.version, ip, user_agent }, 'once');
     return { status: 200, body: { accepted: true, hash, version: manifest.version } };
   };
   return {

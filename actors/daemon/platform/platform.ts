@@ -59,7 +59,8 @@ export const createPlatform = async (options: PlatformOptions): Promise<Platform
   const csrfOf = createCsrf(masterKey);
   const tokens = await createTokens({
     config, signingKeyPem: secrets.signingKeyPem, formerKeyPems: secrets.formerKeyPems, now,
-    membershipsOf: (userId) => membershipsOf(projections, userId, limits.tokenOrgsMax),
+    log: options.log, membershipsOf: (userId) => membershipsOf(projections, userId, limits.tokenOrgsMax),
+    caughtUp: () => projections.caughtUp('organizations', undefined, limits.projectionWaitMs),
   });
   const accounts = createAccounts({ config, actors, tokens, bearers, now, newUlid: options.newUlid });
   const deps: PlatformDeps = {

@@ -9,9 +9,10 @@
 import { createPublicKey, hash, randomBytes, type KeyObject } from 'node:crypto';
 import { calculateJwkThumbprint, errors as joseErrors, importPKCS8, importSPKI, jwtVerify, SignJWT, type CryptoKey, type JWTHeaderParameters } from 'jose';
 import { LRUCache } from 'lru-cache';
-import { coded } from '../../../contracts/errors.ts';
+import { coded, CodedError } from '../../../contracts/errors.ts';
 import { limits } from '../../../contracts/limits.ts';
 import { accessAudience, accessClaims, type AccessClaims } from '../../../contracts/platform.ts';
+import type { Log } from '../log.ts';
 import type { Membership, PlatformConfig, Tokens } from './deps.ts';
 
 export interface TokensOptions {
@@ -20,8 +21,11 @@ export interface TokensOptions {
   readonly signingKeyPem: string;
   /** PEM, SPKI: believed and published as well; those that signed before, or will. */
   readonly formerKeyPems: readonly string[];
-  /** Looks up a person's memberships; throws faults. */
+  /** A person's memberships as they are listed; throws faults. */
   readonly membershipsOf: (userId: string) => Promise<readonly Membership[]>;
+  /** Waits until that list holds what was journaled before; throws `deadline_exceeded` if it takes too long, faults. */
+  readonly caughtUp: () => Promise<void>;
+  readonly log: Log;
   /** Unix milliseconds. */
   readonly now: () => number;
   /** Default `limits.accessTokensKnownMax`. */
@@ -51,7 +55,7 @@ const translated = async <T>(what: string, work: () => Promise<T>): Promise<T> =
 
 /** Throws `bad_request` naming the configuration key of a file that holds no such key. */
 export const createTokens = async (options: TokensOptions): Promise<Tokens> => {
-  const { config, now, membershipsOf } = options;
+  const { config, now, log } = options;
   const signing = await translated('platform.signing_key_path (PKCS 8)', () => importPKCS8(options.signingKeyPem, 'ES256'));
   const current = await translated('platform.signing_key_path (PKCS 8)', async () => publicKeyOf(createPublicKey(options.signingKeyPem)));
   const former = await Promise.all(options.formerKeyPems.map((pem) => translated('platform.former_key_paths (SPKI)', async () => publicKeyOf(createPublicKey(pem)))));
@@ -64,7 +68,24 @@ export const createTokens = async (options: TokensOptions): Promise<Tokens> => {
 
   const newJti = (): string => randomBytes(16).toString('base64url');
   const nowSec = (): number => Math.floor(now() / 1_000);
-  const memberships = async (userId: string): Promise<readonly Membership[]> => (await membershipsOf(userId)).slice(0, limits.tokenOrgsMax);
+  const membershipsOf = async (userId: string): Promise<readonly Membership[]> => {
+    try {
+      await options.caughtUp();
+    } catch (error) {
+      // Late rows are better than none: nothing is decided by them.
+      if (!(error instanceof CodedError) || error.code !== 'deadline_exceeded') throw error;
+    }
+    return (await options.membershipsOf(userId)).slice(0, limits.tokenOrgsMax);
+  };
+  const hintsOf = async (userId: string): Promise<readonly Membership[]> => {
+    try {
+      return await membershipsOf(userId);
+    } catch (error) {
+      if (!(error instanceof CodedError) || error.entry.kind === 'bug') throw error;
+      log.warn({ code: error.code }, 'a token is made without memberships: the list of organizations does not answer');
+      return [];
+    }
+  };
 
   const keyOf = ({ kid }: JWTHeaderParameters): CryptoKey => {
     const found = kid === undefined ? undefined : keys.get(kid);
@@ -88,9 +109,9 @@ export const createTokens = async (options: TokensOptions): Promise<Tokens> => {
 
   return {
     jwks: { keys: [current, ...former].map(({ jwk }) => jwk) },
-    membershipsOf: memberships,
-    mintAccess: async (account, grantId, { ttlMs = config.access_expiry_ms, memberships: given } = {}) => {
-      const orgs = (given ?? await memberships(account.user_id)).map(({ id, role }) => ({ id, role }));
+    membershipsOf, hintsOf,
+    mintAccess: async (account, grantId, { ttlMs = config.access_expiry_ms, memberships } = {}) => {
+      const orgs = (memberships ?? await hintsOf(account.user_id)).map(({ id, role }) => ({ id, role }));
       const iat = nowSec();
       const expiresInSec = Math.max(1, Math.floor(ttlMs / 1_000));
       const exp = iat + expiresInSec;
