@@ -6,9 +6,9 @@
  * The client's own retries, logging and environment variables are off: vendor.ts retries, nothing logs, keys are arguments.
  */
 import Anthropic, { APIError } from '@anthropic-ai/sdk';
-import type { ContentBlockParam, MessageParam, RawMessageStreamEvent } from '@anthropic-ai/sdk/resources/messages';
+import type { ContentBlockParam, MessageCreateParamsStreaming, MessageParam, RawMessageStreamEvent, ToolChoice } from '@anthropic-ai/sdk/resources/messages';
 import { limits } from '../../contracts/limits.ts';
-import { parseArguments, ProviderFault, type Part, type PromptMessage, type Provider, type ProviderCall, type StepEnd } from './provider.ts';
+import { parseArguments, ProviderFault, type CallOptions, type Part, type PromptMessage, type Provider, type ProviderCall, type StepEnd } from './provider.ts';
 import { goOnInstruction, vendorDefaults, vendorStream, type VendorError, type VendorOptions } from './vendor.ts';
 
 export interface AnthropicOptions {
@@ -117,6 +117,21 @@ async function* parts(events: AsyncIterable<RawMessageStreamEvent>): AsyncGenera
   yield { kind: 'end', finish_reason: endOf(reason), usage: { input_tokens: input, output_tokens: output } };
 }
 
+const furtherOf = ({ options = {}, tools }: ProviderCall): Partial<MessageCreateParamsStreaming> => {
+  const { temperature, topP, stop, toolChoice, user } = options;
+  return {
+    // The vendor's scale ends at 1.
+    ...(temperature === undefined ? {} : { temperature: Math.min(1, temperature) }), ...(topP === undefined ? {} : { top_p: topP }),
+    ...(stop === undefined ? {} : { stop_sequences: [...stop] }), ...(user === undefined ? {} : { metadata: { user_id: user } }),
+    ...(toolChoice === undefined || tools.length === 0 ? {} : { tool_choice: choiceOf(toolChoice) }),
+  };
+};
+
+const choiceOf = (choice: NonNullable<CallOptions['toolChoice']>): ToolChoice => {
+  if (typeof choice !== 'string') return { type: 'tool', name: choice.name };
+  return { type: choice === 'required' ? 'any' : choice };
+};
+
 /** The provider. The key stays in the client: it is in no error and no log. */
 export const anthropic = (options: AnthropicOptions): Provider => {
   const client = new Anthropic({
@@ -131,8 +146,9 @@ export const anthropic = (options: AnthropicOptions): Provider => {
         model: call.model, max_tokens: call.maxOutputTokens, messages: toMessages(call), stream: true,
         system: call.messages.filter((m) => m.role === 'system').map((m) => m.text).join('\n\n'),
         ...(call.tools.length === 0 ? {} : {
-          tools: call.tools.map((t) => ({ name: t.name, description: t.description, input_schema: { ...t.parameters, type: 'object' as const } })),
+          tools: call.tools.map((t) => ({ name: t.name, description: t.description, input_schema: { ...t.parameters, type: 'object' as const }, ...(t.strict === true ? { strict: true } : {}) })),
         }),
+        ...furtherOf(call),
       }, { signal }),
       readError, call.signal, vendor,
     )),

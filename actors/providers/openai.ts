@@ -5,7 +5,7 @@
  * The client's own retries, logging and environment variables are off: vendor.ts retries, nothing logs, keys are arguments.
  */
 import OpenAI, { APIError } from 'openai';
-import type { ChatCompletionChunk, ChatCompletionMessageParam } from 'openai/resources/chat/completions';
+import type { ChatCompletionChunk, ChatCompletionCreateParamsStreaming, ChatCompletionMessageParam } from 'openai/resources/chat/completions';
 import { limits } from '../../contracts/limits.ts';
 import { parseArguments, ProviderFault, type Part, type PromptMessage, type Provider, type ProviderCall, type StepEnd, type TokenCount } from './provider.ts';
 import { goOnInstruction, vendorDefaults, vendorStream, type VendorError, type VendorOptions } from './vendor.ts';
@@ -22,7 +22,7 @@ const vendorUrl = 'https://api.openai.com/v1';
 const toMessage = (message: PromptMessage): ChatCompletionMessageParam => {
   switch (message.role) {
     case 'system': return { role: 'system', content: message.text };
-    case 'user': return { role: 'user', content: message.text };
+    case 'user': return { role: 'user', content: message.text, ...(message.name === undefined ? {} : { name: message.name }) };
     case 'tool': return { role: 'tool', tool_call_id: message.call_id, content: message.text };
     case 'assistant': return message.calls.length === 0 ? { role: 'assistant', content: message.text } : {
       role: 'assistant', content: message.text === '' ? null : message.text,
@@ -97,6 +97,16 @@ async function* parts(chunks: AsyncIterable<ChatCompletionChunk>): AsyncGenerato
   yield { kind: 'end', finish_reason: end, usage };
 }
 
+const furtherOf = ({ options = {}, tools }: ProviderCall): Partial<ChatCompletionCreateParamsStreaming> => {
+  const { temperature, topP, stop, toolChoice, user } = options;
+  return {
+    ...(temperature === undefined ? {} : { temperature }), ...(topP === undefined ? {} : { top_p: topP }),
+    ...(stop === undefined ? {} : { stop: [...stop] }), ...(user === undefined ? {} : { user }),
+    // Without tools the vendor refuses it.
+    ...(toolChoice === undefined || tools.length === 0 ? {} : { tool_choice: typeof toolChoice === 'string' ? toolChoice : { type: 'function', function: { name: toolChoice.name } } }),
+  };
+};
+
 /** The provider. The key stays in the client: it is in no error and no log. */
 export const openai = (options: OpenAiOptions): Provider => {
   const client = new OpenAI({
@@ -112,8 +122,11 @@ export const openai = (options: OpenAiOptions): Provider => {
       async (signal) => client.chat.completions.create({
         model: call.model, messages: toMessages(call), stream: true, stream_options: { include_usage: true }, ...bound(call.maxOutputTokens),
         ...(call.tools.length === 0 ? {} : {
-          tools: call.tools.map((t) => ({ type: 'function' as const, function: { name: t.name, description: t.description, parameters: { ...t.parameters } } })),
+          tools: call.tools.map((t) => ({
+            type: 'function' as const, function: { name: t.name, description: t.description, parameters: { ...t.parameters }, ...(t.strict === true ? { strict: true } : {}) },
+          })),
         }),
+        ...furtherOf(call),
       }, { signal }),
       readError, call.signal, vendor,
     )),

@@ -24,3 +24,10 @@ export const costCents = (price: Price, tokens: TokenCount): number => {
   const pico = BigInt(tokens.input_tokens) * price.inputMicroUsdPerMtok + BigInt(tokens.output_tokens) * price.outputMicroUsdPerMtok;
   return Number((pico + picoUsdPerCent - 1n) / picoUsdPerCent);
 };
+
+/** Tokens of a text where nobody counted them: four characters each, rounded up. */
+export const estimateTokens = (chars: number): number => Math.ceil(chars / 4);
+
+/** Tokens of a call whose vendor did not say (cancelled, interrupted, or a server without usage). */
+export const estimateUsage = (promptChars: number, outputChars: number): TokenCount =>
+  ({ input_tokens: estimateTokens(promptChars), output_tokens: estimateTokens(outputChars) });

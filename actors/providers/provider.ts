@@ -19,7 +19,7 @@ export interface PromptCall {
 
 export type PromptMessage =
   | { readonly role: 'system'; readonly text: string }
-  | { readonly role: 'user'; readonly text: string }
+  | { readonly role: 'user'; readonly text: string; readonly name?: string | undefined }
   | { readonly role: 'assistant'; readonly text: string; readonly calls: readonly PromptCall[] }
   | { readonly role: 'tool'; readonly call_id: string; readonly name: string; readonly text: string; readonly is_error: boolean };
 
@@ -28,6 +28,20 @@ export interface ToolOffer {
   readonly name: string;
   readonly description: string;
   readonly parameters: Readonly<Record<string, unknown>>;
+  /** The vendor is to hold the model to the schema. */
+  readonly strict?: boolean | undefined;
+}
+
+/** What a caller may further ask of a call. A vendor that has no such thing does without. */
+export interface CallOptions {
+  readonly temperature?: number | undefined;
+  readonly topP?: number | undefined;
+  /** Texts at which the model stops. */
+  readonly stop?: readonly string[] | undefined;
+  /** `auto`: as the model likes. `{ name }`: this tool. */
+  readonly toolChoice?: 'auto' | 'none' | 'required' | { readonly name: string } | undefined;
+  /** The caller's name of its user, for the vendor's abuse detection. */
+  readonly user?: string | undefined;
 }
 
 export interface ProviderCall {
@@ -39,6 +53,7 @@ export interface ProviderCall {
   readonly tools: readonly ToolOffer[];
   readonly maxOutputTokens: number;
   readonly signal: AbortSignal;
+  readonly options?: CallOptions | undefined;
 }
 
 export type StepEnd = 'stop' | 'length' | 'content_filter' | 'tool_calls' | 'other';

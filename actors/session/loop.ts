@@ -12,12 +12,11 @@
 import { limits } from '../../contracts/limits.ts';
 import { errorEntry, errors } from '../../contracts/errors.ts';
 import type { Outcome } from '../runtime/define.ts';
-import { costCents } from '../providers/price.ts';
+import { costCents, estimateUsage } from '../providers/price.ts';
 import type { TokenCount } from '../providers/provider.ts';
 import type { Registry } from '../providers/registry.ts';
 import { boundResult, type Tools } from '../tools/tool.ts';
 import type { StepInput, StepOutput } from './model.ts';
-import { estimateUsage } from './prompt.ts';
 import { addUsage, type Call, type Run, type SessionEvents, type SessionState, type Usage } from './state.ts';
 import type { SessionEventKind } from '../../contracts/session.ts';
 import type { PayloadOf, Turn } from '../runtime/define.ts';

@@ -6,18 +6,11 @@
 import { CodedError } from '../../contracts/errors.ts';
 import { limits } from '../../contracts/limits.ts';
 import type { Blobs } from '../blobs/blobs.ts';
-import type { PromptMessage, TokenCount } from '../providers/provider.ts';
+import type { PromptMessage } from '../providers/provider.ts';
 import type { HistoryMessage } from './state.ts';
-
-/** Tokens of a text where nobody counted them: four characters each, rounded up. */
-export const estimateTokens = (chars: number): number => Math.ceil(chars / 4);
 
 const promptChars = (message: PromptMessage): number =>
   message.text.length + (message.role === 'assistant' ? message.calls.reduce((sum, c) => sum + c.name.length + JSON.stringify(c.arguments ?? null).length, 0) : 0);
-
-/** Tokens of a call whose vendor did not say (cancelled, interrupted, or a server without usage). */
-export const estimateUsage = (historyChars: number, outputChars: number): TokenCount =>
-  ({ input_tokens: estimateTokens(historyChars), output_tokens: estimateTokens(outputChars) });
 
 const attached = (hash: string, bytes: Uint8Array): string => {
   let text: string;

@@ -6,8 +6,8 @@ import { memoryBlobs } from '../../actors/blobs/memory.ts';
 import { mock } from '../../actors/providers/mock.ts';
 import { costCents, priceOf } from '../../actors/providers/price.ts';
 import type { Part, PromptMessage, ProviderCall } from '../../actors/providers/provider.ts';
-import { deltas } from '../../actors/session/deltas.ts';
-import { stripper } from '../../actors/session/overlap.ts';
+import { deltas } from '../../actors/providers/deltas.ts';
+import { stripper } from '../../actors/providers/overlap.ts';
 import { buildPrompt } from '../../actors/session/prompt.ts';
 import type { HistoryMessage } from '../../actors/session/state.ts';
 
