@@ -15,8 +15,6 @@ import { limits } from '../../contracts/limits.ts';
 import type { WebhookFailure } from '../../contracts/webhook.ts';
 import type { Address, Resolve } from './resolve.ts';
 
-export { systemResolve } from './resolve.ts';
-
 export interface PostDeps {
   readonly resolve: Resolve;
   /** True for an address that must not be reached: `isPrivateAddress`, or nothing where `webhooks.allow_private` is set. */

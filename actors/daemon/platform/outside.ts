@@ -3,8 +3,7 @@ import type { DaemonConfig } from '../../../contracts/config.ts';
 import type { PlatformActorDeps } from '../../definitions.ts';
 import { openMailer } from '../../mail/open.ts';
 import type { Erase } from '../../organization/erasure.ts';
-import { isPrivateAddress } from '../../webhook/address.ts';
-import { createPost, systemResolve } from '../../webhook/post.ts';
+import { openPost } from '../../webhook/open.ts';
 import { webhookSecret } from '../../webhook/signature.ts';
 import type { Secrets } from '../config.ts';
 import type { Log } from '../../runtime/log.ts';
@@ -31,12 +30,11 @@ export const openOutside = ({ config, secrets, log, erase }: OutsideOptions): Ou
   const mailer = openMailer({ config: config.mail, password: secrets.smtpPassword, ca: secrets.smtpCa, log, now });
   const invitations = createInvitationTokens(secrets.masterKey);
   const page = `${config.platform?.base_url ?? ''}/invite`;
-  const refuses = config.webhooks.allow_private ? () => false : isPrivateAddress;
   return {
     deps: {
       signin: { mailer, codeOf: createSigninCodes(secrets.masterKey) },
       organization: { mailer, erase, now, invitationLink: (orgId, invitationId) => `${page}?token=${invitations.make(orgId, invitationId)}` },
-      webhook: { post: createPost({ resolve: systemResolve, refuses, ca: secrets.webhookCa }), secret: (orgId, version) => webhookSecret(secrets.masterKey, orgId, version), now },
+      webhook: { post: openPost({ config: config.webhooks, ca: secrets.webhookCa }), secret: (orgId, version) => webhookSecret(secrets.masterKey, orgId, version), now },
     },
     close: () => mailer.close(),
   };
