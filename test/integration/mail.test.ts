@@ -171,6 +171,22 @@ describe('mail - what the server answers', () => {
     assert.equal((await refused(mailer.send(mail(), controller.signal))).code, 'aborted');
   });
 
+  test('mail - mails that were given up free their connections', async (t) => {
+    const { server, mailer } = await pair(t);
+    server.fault('rcpt', 'stall');
+    for (let i = 0; i < limits.mailConnectionsMax + 1; i++) {
+      const stalled = server.stalled();
+      const controller = new AbortController();
+      const sending = refused(mailer.send(mail({ id: `m${i}` }), controller.signal));
+      await stalled;
+      controller.abort();
+      assert.equal((await sending).code, 'aborted');
+    }
+    server.fault('rcpt', undefined);
+    await mailer.send(mail({ id: 'last' }));
+    assert.deepEqual(server.mails.map(({ email }) => email.messageId), ['<last@troupe.example>']);
+  });
+
   test('mail - a closed mailer fails what is under way and takes no more', async (t) => {
     const { server, mailer } = await pair(t);
     server.fault('rcpt', 'stall');
