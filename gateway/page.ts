@@ -58,7 +58,7 @@ export type FormOutcome =
 /**
  * Turns the outcome of a form post by a browser (`application/x-www-form-urlencoded`, `Accept` prefers text/html) into a page or a redirect.
  * Undefined = answered in JSON as for everyone. The outcome's Set-Cookie lines are added to its answer. A page of `rate_limited`, `overloaded` or
- * `payload_too_large` must ask nothing: that would cost what the limit is there to spare.
+ * `payload_too_large` can ask nothing (`ask` rejects with that refusal): it would cost what the limit is there to spare.
  */
 export type FormPage = (routeId: string, outcome: FormOutcome, request: PageRequest, ask: Ask) => Answer | undefined | Promise<Answer | undefined>;
 

@@ -75,6 +75,9 @@ const pageRequest = (request: PlatformRequest, method: 'GET' | 'POST', context: 
   return { method, path: request.path, params: request.params, query, fields, hasSession: request.session !== undefined, context, signal };
 };
 
+/** Refusals of a limit: a page of one may be shown, but asks nothing, for that would cost what the limit is there to spare. */
+const askless: ReadonlySet<string> = new Set(['rate_limited', 'overloaded', 'payload_too_large']);
+
 class RouteExchange implements Exchange {
   readonly #options: PlatformOptions;
   readonly #route: PlatformRoute;
@@ -150,7 +153,9 @@ class RouteExchange implements Exchange {
 
   async #formPage(outcome: FormOutcome, fields: Readonly<Record<string, string>>, csrf: string, signal: AbortSignal): Promise<Answer | undefined> {
     const request = pageRequest(this.#request, 'POST', contextFor(this.#route, this.#request, ''), fields, signal);
-    const answer = await this.#options.pages.formPage?.(this.#route.id, outcome, request, askFor(this.#options, this.#request, csrf, signal));
+    const ask: Ask = outcome.kind === 'refused' && askless.has(outcome.code) ? () => Promise.reject(new CodedError(outcome.code, outcome.message, { details: outcome.details }))
+      : askFor(this.#options, this.#request, csrf, signal);
+    const answer = await this.#options.pages.formPage?.(this.#route.id, outcome, request, ask);
     if (answer === undefined) return undefined;
     return pageAnswer(answer, outcome.kind === 'answered' ? outcome.headers['set-cookie'] : []);
   }
