@@ -2,8 +2,9 @@
  * Tier 1: who the caller is, by an ES256 token of an identity provider or of the platform itself (interface 5.2; decisions, Edge gateway).
  *
  * Guarantees: `aud` must be the gateway's name. A token whose `iss` is the platform's is checked with the platform's keys only, every other
- * with the identity provider's (whose `iss` is not checked: the key set is the issuer's). Where the platform is believed, nobody else may
- * speak for its accounts and organizations. HS256 is read only if a development secret was given. Signature, times and memory: token.ts.
+ * with the identity provider's (whose `iss` is not checked: the key set is the issuer's). Where the platform is believed, no other
+ * provider may speak for its accounts and organizations. HS256 is read only if a development secret was given, whose holder may name anyone
+ * (so does `npm start` for its development account). Signature, times and memory: token.ts.
  */
 import { identityClaims, personalOrg } from '../contracts/capability.ts';
 import { grantId, isAccountId, isOrganizationId } from '../contracts/ids.ts';
@@ -58,7 +59,7 @@ export class IdentityVerifier {
         // What cannot be a user_id can neither own nor open anything.
         if (!isId(sub)) return 'invalid';
         const isOwn = own !== undefined && origin === own;
-        if (own !== undefined && !isOwn && (isAccountId(sub) || (org !== undefined && isOrganizationId(org)))) return 'invalid';
+        if (own !== undefined && origin === foreign && (isAccountId(sub) || (org !== undefined && isOrganizationId(org)))) return 'invalid';
         const grant = isOwn ? grantId.safeParse(raw['grant']) : undefined;
         // The daemon ends what a login opened with the login: a token of ours that names none cannot be ended.
         if (grant?.success === false) return 'invalid';

@@ -1,12 +1,11 @@
 /** Which listener and which host name serve which surface, and whom the edge believes when the platform is its identity provider. */
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
-import { refusal, type CallOptions, type Edge, type Reply } from '../harness/gateway.ts';
-import { baseUrl, startPlatformEdge, type PlatformEdge } from '../harness/platform-edge.ts';
 import { WebSocket } from 'ws';
-import { startEdge } from '../harness/gateway.ts';
+import { signDevToken } from '../../deploy/start/dev-file.ts';
 import { checkConfig } from '../../gateway/config.ts';
-import type { EdgeOptions } from '../harness/gateway.ts';
+import { refusal, startEdge, type CallOptions, type Edge, type EdgeOptions, type Reply } from '../harness/gateway.ts';
+import { baseUrl, startPlatformEdge, type PlatformEdge } from '../harness/platform-edge.ts';
 
 const consoleFile = { type: 'text/html; charset=utf-8', body: Buffer.from('the console') };
 const files = new Map([['/', consoleFile]]);
@@ -138,13 +137,15 @@ describe('platform identity', () => {
     ] as const) assert.equal((await bootstrap(edge, token, alice)).status, status, what);
   }));
 
-  test('platform identity - where the platform is believed, nobody else speaks for its accounts and organizations', () => withEdge({
+  test('platform identity - where the platform is believed, no other provider speaks for its accounts and organizations; the development secret may', () => withEdge({
     config: { auth: { platform: true, dev_mode: true } },
   }, async (edge) => {
     for (const [sub, org] of [[alice, undefined], ['bob', orgId], [alice, orgId]] as const) {
       assert.equal((await bootstrap(edge, await edge.issuer.token(sub, org === undefined ? {} : { org }), sub)).status, 401, `${sub} ${String(org)}`);
     }
     assert.equal((await bootstrap(edge, await edge.issuer.token('bob', { org: 'acme' }), 'bob')).status, 200);
+    const dev = await bootstrap(edge, await signDevToken(edge.devSecret.toString('utf8'), { sub: alice, org: orgId, audience: 'troupe-gateway' }), alice);
+    assert.deepEqual([dev.status, claimsOf(dev)['org'], claimsOf(dev)['grant']], [200, orgId, undefined]);
   }));
 
   test('platform identity - the keys are checked at start: no platform without its address, no gateway named as the access audience', () => {
