@@ -484,6 +484,28 @@ export const limits = {
   devicePollsPerMinuteMax: 5,
   refreshesPerMinuteMax: 10,
 
+  // --- public chat -------------------------------------------------------------------------------------------------
+  /** Bytes of a chat request's body: a whole conversation. Longer: `payload_too_large`. Within `linkFrameMaxBytes` and `attachmentMaxBytes`. */
+  chatBodyMaxBytes: 3 * 1024 * 1024,
+  /** Messages of one request, and parts of one message; tools of one request, and calls of one message. More: `validation_error`. */
+  chatMessagesMax: 4_096,
+  chatToolsMax: 128,
+  /** Characters of a request's short texts (user, stop, name) and of X-Session-Id. Longer: `validation_error`. */
+  chatNoteMaxChars: 256,
+  /** Chat requests that one daemon answers at once. More: `overloaded`. */
+  chatStreamsMax: 10_000,
+  /** Bytes of a request that are journaled as they are; a larger one is stored as a blob that the journal names. */
+  completionInlineMaxBytes: 16 * 1024,
+  /** Completions of one conversation that run at once. More: `session_busy`. */
+  completionsPerActorMax: 32,
+  /** Bytes of commits that wait for one reader of a journal's end. More: it reads on from the journal. */
+  tailQueueMaxBytes: 256 * 1024,
+  /** Milliseconds of silence after which such a reader looks whether a commit was dropped on the way, and between its tries when the journal does not answer. */
+  tailCheckMs: 5_000,
+  tailRetryMs: 100,
+  /** Milliseconds of silence after which a stream of events gets a comment (decisions: 15 s). */
+  sseKeepAliveMs: 15_000,
+
   // --- names and allowances ----------------------------------------------------------------------------------------
   /** Milliseconds for which a name can be claimed without being confirmed. More: `bad_request`. */
   nameClaimMaxMs: 86_400_000,

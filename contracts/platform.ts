@@ -19,6 +19,8 @@ export const requestContext = z.strictObject({
   csrf: z.string().max(limits.csrfMaxChars).optional(),
   /** Further cookies that the route names in `cookies`, by name. */
   cookies: z.record(z.string().max(64), z.string().max(limits.bearerMaxBytes)).optional(),
+  /** Further headers that the route names in `headers`, by name in lower case. */
+  headers: z.record(z.string().max(64), z.string().max(limits.bearerMaxBytes)).optional(),
 });
 export type RequestContext = z.infer<typeof requestContext>;
 
@@ -44,6 +46,14 @@ export type AnswerHeaders = z.infer<typeof answerHeaders>;
 /** Link body of a platform answer with a status of the route's. `text` is the finished body. Error answers are `{code, message, details?, headers?}` as on the edge. */
 export const platformAnswer = z.strictObject({ headers: answerHeaders, text: z.string() });
 export type PlatformAnswer = z.infer<typeof platformAnswer>;
+
+/**
+ * The first text of a link stream that answers a platform route: status and headers. What follows is the body as it is; a close with
+ * `normal` is its end, any other close means that the rest is missing. `whole`: the body is one JSON text, for a status of the route's its
+ * answer, else an error answer `{code, message, details?}`; it is to be sent as one answer.
+ */
+export const streamHead = z.strictObject({ status: z.int().min(200).max(599), headers: answerHeaders, whole: z.boolean() });
+export type StreamHead = z.infer<typeof streamHead>;
 
 /** Claims of an access token (interface 2.2; decisions, Device flow and tokens). */
 export const accessClaims = z.object({
@@ -152,6 +162,8 @@ export interface PlatformRoute<Query = unknown, Body = unknown> {
   readonly form?: boolean;
   /** Names of further cookies that go to the daemon. */
   readonly cookies?: readonly string[];
+  /** Names, in lower case, of further headers that go to the daemon. */
+  readonly headers?: readonly string[];
   /** Success statuses with their JSON body; `text` = another media type, named in the answer's headers; `empty` = no body (a redirect, 204). */
   readonly answers: Readonly<Record<number, z.ZodType | 'text' | 'empty'>>;
   readonly errors: readonly string[];
@@ -162,7 +174,7 @@ export interface PlatformRoute<Query = unknown, Body = unknown> {
   readonly serve:
     /** A handler of the daemon, by route id. */
     | { readonly by: 'daemon' }
-    /** Asked of the daemon as events of a stream (chat). */
+    /** Answered over a link stream (`streamHead`): for what may take long, or comes in pieces (chat). */
     | { readonly by: 'stream' }
     | {
         readonly by: 'actor';

@@ -1,0 +1,26 @@
+/**
+ * The platform's routes of public chat (interface 4.2; decisions, Chat). Bearer required; errors in the shape of this endpoint's clients.
+ * An answer comes over a link stream whether it is streamed to the client or not: a model may take longer than a request may.
+ */
+import { chatCompletion, chatHeaders, completionRequest, modelList } from './chat.ts';
+import { limits } from './limits.ts';
+import { platformRoute } from './platform.ts';
+
+const common = { surface: 'platform', auth: { kind: 'access' }, errorShape: 'openai', invalidStatus: 400 } as const;
+
+export const chatRoutes = {
+  models: platformRoute({
+    ...common, id: 'models', wire: 180, method: 'GET', path: '/api/v1/models', summary: 'The models that a chat may name.',
+    bodyMaxBytes: 0, answers: { 200: modelList }, errors: ['unauthorized'], serve: { by: 'daemon' },
+  }),
+  completions: platformRoute({
+    ...common, id: 'chat_completions', wire: 181, method: 'POST', path: '/api/v1/chat/completions',
+    summary: 'One answer of a model to a conversation: JSON, or with `stream` server-sent events that end with `[DONE]`. Tools are the client\'s own.',
+    body: completionRequest, bodyMaxBytes: limits.chatBodyMaxBytes, headers: [chatHeaders.organization, chatHeaders.session], answers: { 200: chatCompletion },
+    errors: [
+      'unauthorized', 'forbidden', 'not_found', 'validation_error', 'model_not_supported', 'legal_acceptance_required', 'stale_policy', 'rate_limited', 'session_busy',
+      'payload_too_large', 'provider_error', 'provider_timeout', 'overloaded', 'upstream_unavailable',
+    ],
+    serve: { by: 'stream' },
+  }),
+} as const;
