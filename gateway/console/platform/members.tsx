@@ -42,8 +42,9 @@ export const Members = ({ organization }: { organization: Listed }): VNode => {
   const mine = organization.role;
   const { loaded, reload, change } = useLoaded(organization.id, () => desk.api.get(path, { orgId: organization.id }, answer));
   const remove = async (member: Member): Promise<void> => {
-    await desk.api.send('DELETE', path, { orgId: organization.id, userId: member.userId }, nothing);
     const self = member.userId === desk.person.id;
+    await (self ? desk.api.send('POST', '/api/organization/leave', { orgId: organization.id }, nothing)
+      : desk.api.send('DELETE', path, { orgId: organization.id, userId: member.userId }, nothing));
     desk.say(self ? `You have left ${organization.name}` : `${member.email} was removed`);
     if (!self) return reload();
     await desk.refresh();

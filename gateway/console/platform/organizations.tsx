@@ -8,7 +8,7 @@ import { day, readCreated, type Listed } from './resources.ts';
 
 /** The address part that a name suggests: what the API takes, or ''. */
 export const slugOf = (name: string): string =>
-  name.normalize('NFKD').toLowerCase().replace(/[^a-z0-9]+/g, '-').replace(/^-+/, '').slice(0, 32).replace(/-+$/, '');
+  name.normalize('NFKD').replace(/\p{M}/gu, '').toLowerCase().replace(/[^a-z0-9]+/g, '-').replace(/^-+/, '').slice(0, 32).replace(/-+$/, '');
 
 /** A taken address is about the slug, whatever words the server has for it. */
 const atSlug = (problem: Problem | undefined): Problem | undefined =>

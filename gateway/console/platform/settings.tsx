@@ -12,7 +12,6 @@ const path = '/api/organization';
 const memberList = fields({ members: list(readMember) });
 
 const inWords = (problem: Problem | undefined): Problem | undefined => {
-  if (problem?.code === 'model_not_supported') return { ...problem, field: 'defaultModel', message: 'There is no model of this name.' };
   if (problem?.code !== 'validation_error') return problem;
   if (problem.field?.endsWith('webhookUrl') === true) return { ...problem, message: 'This must be an https address without a user name or fragment.' };
   if (problem.field?.endsWith('retentionDays') === true) return { ...problem, message: 'This must be a whole number of days, from 1.' };
