@@ -10,7 +10,9 @@ export const webhookAddress = (organizationId: string): ActorAddress => ({ org: 
 /** Tells of a change that this turn has emitted. */
 export const notify = (turn: OrganizationTurn, type: WebhookType, data: Readonly<Record<string, unknown>>): void => {
   if (turn.state.phase !== 'live' || turn.state.settings.webhookUrl === null) return;
-  turn.tell(webhookAddress(turn.self.key), 'notify', { id: idOf('evt', turn.newId()), type, created: new Date(turn.now).toISOString(), data });
+  // With the address: this tell may overtake the one that sets it.
+  const target = { url: turn.state.settings.webhookUrl, revision: turn.state.webhook_revision };
+  turn.tell(webhookAddress(turn.self.key), 'notify', { id: idOf('evt', turn.newId()), type, created: new Date(turn.now).toISOString(), data, target });
 };
 
 /** Tells the URL as it is now. `revision` keeps an older tell from winning over a later one. */
