@@ -20,6 +20,8 @@ export interface FaultyProvider {
   readonly url: string;
   /** Requests by path, in order. */
   readonly asked: readonly { readonly path: string; readonly form: URLSearchParams; readonly headers: IncomingMessage['headers'] }[];
+  /** Resolves when the test holds; looked at after every request. */
+  until(test: () => boolean): Promise<void>;
   /** What stands in place of a path's good answer; `silent` answers nothing. */
   readonly instead: Map<string, Answered | 'silent'>;
   /** Changes the ID token before it is signed. */
@@ -45,9 +47,19 @@ export const startFaultyProvider = async (scope: TestScope): Promise<FaultyProvi
   const jwk = { ...await exportJWK(good.publicKey), kid: 'one', alg: 'RS256', use: 'sig' };
   const asked: { readonly path: string; readonly form: URLSearchParams; readonly headers: IncomingMessage['headers'] }[] = [];
   const codes = new Map<string, Begun>();
+  const looks = new Set<() => void>();
   const provider = {
     url: '', asked, instead: new Map<string, Answered | 'silent'>(), claims: (claims: JWTPayload) => claims, forged: false,
     user: { id: 4_711, login: 'mona', name: 'Mona Lisa' }, emails: [{ email: 'mona@example.com', primary: true, verified: true }],
+    until: (test: () => boolean): Promise<void> => new Promise((resolve) => {
+      const look = (): void => {
+        if (!test()) return;
+        looks.delete(look);
+        resolve();
+      };
+      looks.add(look);
+      look();
+    }),
     answerTo(authorizeUrl: string) {
       const query = new URL(authorizeUrl).searchParams;
       const code = randomUUID();
@@ -96,6 +108,7 @@ export const startFaultyProvider = async (scope: TestScope): Promise<FaultyProvi
     const path = request.url ?? '';
     const form = new URLSearchParams(Buffer.concat(chunks).toString('utf8'));
     asked.push({ path, form, headers: request.headers });
+    for (const look of looks) look();
     const instead = provider.instead.get(path);
     if (instead === 'silent') return;
     const { status = 200, json, text, contentType = 'application/json' } = instead ?? await answerOf(path, form);

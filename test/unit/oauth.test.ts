@@ -336,6 +336,27 @@ test('oauth google - discovery is asked once for many, tried anew after a failur
   assert.equal(discoveries(), before + 3);
 });
 
+test('oauth - so many sign-ins at once with a provider and no more; the next one waits for none of them', { timeout: 60_000 }, async (t) => {
+  const run = await site(t);
+  const begun: Begun[] = [];
+  for (let i = 0; i <= limits.providerSignInsMax; i++) begun.push(await begin(run, 'github'));
+  const real = AbortSignal.timeout.bind(AbortSignal);
+  const late = new AbortController();
+  t.mock.method(AbortSignal, 'timeout', (ms: number) => (ms === limits.providerDeadlineMs ? late.signal : real(ms)));
+  run.provider.instead.set('/token', 'silent');
+  const [last, ...others] = begun;
+  assert.ok(last !== undefined);
+  const waiting = others.map(({ answer, cookie }, i) => run.call('githubCallback', answer, cookie, `192.0.2.${i}`));
+  await run.provider.until(() => run.provider.asked.filter(({ path }) => path === '/token').length === limits.providerSignInsMax);
+  refusedWith(await run.call('githubCallback', last.answer, last.cookie, '198.51.100.1'), run, 'provider_unavailable');
+  assert.equal(run.provider.asked.filter(({ path }) => path === '/token').length, limits.providerSignInsMax);
+  late.abort(new DOMException('late', 'TimeoutError'));
+  for (const result of await Promise.all(waiting)) refusedWith(result, run, 'provider_unavailable');
+  t.mock.restoreAll();
+  run.provider.instead.clear();
+  assert.equal(locationOf(await run.call('githubCallback', last.answer, last.cookie, '198.51.100.1')), `${base}/`);
+});
+
 test('oauth - a name that is none leaves the account without one, never refuses it', async (t) => {
   const run = await site(t);
   for (const name of ['\u202emona', '', 7]) {
