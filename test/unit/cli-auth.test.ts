@@ -94,13 +94,13 @@ test('cli - each slow_down makes the interval 5 seconds longer for good; a netwo
   assert.deepEqual(run.waits, [5_000, 10_000, 15_000, 15_000, 20_000]);
 });
 
-for (const [word, rule] of [['access_denied', 'CLI-012'], ['expired_token', 'CLI-013']] as const) {
-  test(`cli - ${word} ends the sign-in with an error and stores nothing [${rule}]`, async (t) => {
-    const run = await setUp(t, [coded('authorization_pending'), coded(word)]);
-    await assert.rejects(runLogin(run.world, login), (error) => error instanceof CodedError && error.code === word);
-    await nothingStored(run);
-  });
-}
+const refusedBy = async (t: TestContext, word: 'access_denied' | 'expired_token'): Promise<void> => {
+  const run = await setUp(t, [coded('authorization_pending'), coded(word)]);
+  await assert.rejects(runLogin(run.world, login), (error) => error instanceof CodedError && error.code === word);
+  await nothingStored(run);
+};
+test('cli - access_denied ends the sign-in with an error and stores nothing [CLI-012]', (t) => refusedBy(t, 'access_denied'));
+test('cli - expired_token ends the sign-in with an error and stores nothing [CLI-013]', (t) => refusedBy(t, 'expired_token'));
 
 test('cli - polling ends some time after the code has expired, whatever the server says', async (t) => {
   const run = await setUp(t, Array.from({ length: 400 }, () => coded('authorization_pending')));
@@ -108,14 +108,17 @@ test('cli - polling ends some time after the code has expired, whatever the serv
   assert.equal(run.waits.length, 182);
 });
 
-for (const [why, error, rule] of [['unreachable', coded('upstream_unavailable'), 'CLI-015'], ['without that endpoint', refuse('not_found'), 'CLI-016'], ['limiting it', refuse('rate_limit_exceeded'), 'CLI-016']] as const) {
-  test(`cli - a server ${why} makes the sign-in a manual one [${rule}]`, async (t) => {
-    const run = await setUp(t, [], { code: error, pasted: ' pasted-token \n' });
-    assert.equal(await runLogin(run.world, login), 0);
-    assert.ok(run.text().includes(`${url}/api/auth/api-token`));
-    assert.deepEqual(await run.config(), { token: 'pasted-token', apiBase: url });
-  });
-}
+const fallsBack = async (t: TestContext, error: CodedError): Promise<void> => {
+  const run = await setUp(t, [], { code: error, pasted: ' pasted-token \n' });
+  assert.equal(await runLogin(run.world, login), 0);
+  assert.ok(run.text().includes(`${url}/api/auth/api-token`));
+  assert.deepEqual(await run.config(), { token: 'pasted-token', apiBase: url });
+};
+test('cli - an unreachable server makes the sign-in a manual one [CLI-015]', (t) => fallsBack(t, coded('upstream_unavailable')));
+test('cli - a server without the device-code endpoint, or limiting it, makes the sign-in a manual one [CLI-016]', async (t) => {
+  await fallsBack(t, refuse('not_found'));
+  await fallsBack(t, refuse('rate_limit_exceeded'));
+});
 
 test('cli - manual sign-in asks no device code, shows the page, checks the token before it stores it [CLI-017] [CLI-018]', async (t) => {
   const run = await setUp(t, [], { pasted: 'pasted-token' });
