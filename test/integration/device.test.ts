@@ -274,22 +274,46 @@ suite('device flow over HTTP', { timeout: 240_000 }, () => {
 
   test('device flow - openid-client, unmodified, discovers the endpoints, begins, polls and gets a token that works [DEV-014] [DEV-015] [DEV-016] [DEV-030]', async () => {
     const seen: string[] = [];
+    let userCode = '';
     const customFetch: client.CustomFetch = async (url, { method, headers, body }) => {
       const reply = await undiciFetch(url, { method, headers: { ...headers }, body: body instanceof URLSearchParams ? body.toString() : null, dispatcher: agent });
       const text = await reply.text();
-      seen.push(`${method} ${new URL(url).pathname} ${headers['content-type']?.split(';')[0] ?? ''} ${reply.status} ${flat.safeParse(JSON.parse(text)).data?.error ?? ''}`.trim());
+      const error = flat.safeParse(JSON.parse(text)).data?.error ?? '';
+      seen.push(`${method} ${new URL(url).pathname} ${headers['content-type']?.split(';')[0] ?? ''} ${reply.status} ${error}`.trim());
+      // The person decides after the first poll.
+      if (error === 'authorization_pending') assert.equal((await decide(userCode, 'approve')).status, 200);
       return new Response(text, { status: reply.status, headers: [...reply.headers] });
     };
     const config = await client.discovery(new URL(platform.baseUrl), 'open-client', undefined, client.None(), { algorithm: 'oauth2', [client.customFetch]: customFetch });
     const authorization = await client.initiateDeviceAuthorization(config, { scope: 'openid' });
     assert.equal(authorization.interval, 5);
-    // A person who is faster than the first poll; a shorter pause than asked for is this caller's own choice.
-    const polling = client.pollDeviceAuthorizationGrant(config, { ...authorization, interval: 0.001 });
-    assert.equal((await decide(authorization.user_code, 'approve')).status, 200);
-    const tokens = await polling;
+    userCode = authorization.user_code;
+    // A shorter pause than asked for is this caller's own choice.
+    const tokens = await client.pollDeviceAuthorizationGrant(config, { ...authorization, interval: 0.001 });
     const me = await platform.api('GET', authRoutes.me.path, { token: tokens.access_token });
     assert.equal(answered(me, 200, z.object({ id: z.string() })).id, ada.userId);
-    assert.deepEqual(seen.slice(0, 2), ['GET /.well-known/oauth-authorization-server  200', 'POST /api/auth/device/code application/x-www-form-urlencoded 200']);
-    assert.equal(seen.at(-1), 'POST /api/auth/device/token application/x-www-form-urlencoded 200');
+    assert.deepEqual(seen, [
+      'GET /.well-known/oauth-authorization-server  200', 'POST /api/auth/device/code application/x-www-form-urlencoded 200',
+      'POST /api/auth/device/token application/x-www-form-urlencoded 400 authorization_pending', 'POST /api/auth/device/token application/x-www-form-urlencoded 200',
+    ]);
+  });
+
+  test('device flow - an approval is not lost with the daemon that took it: whoever owns it next tells it once', async () => {
+    const begun = await Promise.all(Array.from({ length: 8 }, () => begin()));
+    for (const [i, { user_code }] of begun.entries()) assert.equal((await decide(user_code, i % 2 === 0 ? 'approve' : 'deny')).status, 200);
+    const [first] = platform.daemons;
+    assert.ok(first !== undefined);
+    await first.kill('SIGKILL');
+    const told = await Promise.all(begun.map(async ({ device_code }) => {
+      for (;;) {
+        const reply = await poll(device_code, { localAddress: address() });
+        if (reply.status < 500) return reply.status === 200 ? 'approve' : errorOf(reply, 400);
+        // Not yet owned by anybody: the request has waited for it already.
+        assert.ok([503, 504].includes(reply.status), reply.body);
+      }
+    }));
+    assert.deepEqual(told, begun.map((_, i) => (i % 2 === 0 ? 'approve' : 'access_denied')));
+    for (const { device_code } of begun) assert.equal(errorOf(await poll(device_code, { localAddress: address() }), 400), 'invalid_grant');
+    await first.start();
   });
 });
