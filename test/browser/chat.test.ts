@@ -193,6 +193,38 @@ test('console - after an expired token it does not reconnect and says how to sig
   await page.getByText('connected', { exact: true }).waitFor();
 });
 
+test('console - who is signed in chats on when a gateway token ends: a new one is fetched, nothing is lost [WSS-050]', async () => {
+  let made = 0;
+  const answers: Record<string, (() => object) | undefined> = {
+    '/api/auth/session': () => ({ user: { id: userId, email: 'a@example.com', name: 'A' }, csrf: 'proof', legalAccepted: true, providers: ['email'] }),
+    '/api/auth/session/token': () => ({ access_token: 'access', token_type: 'Bearer', expires_in: 900 }),
+    // Shorter than the margin before the end: every use fetches a new one.
+    '/api/auth/gateway-token': () => {
+      made += 1;
+      return { access_token: token, token_type: 'Bearer', expires_in: 30 };
+    },
+  };
+  await context.route((address) => address.pathname.startsWith('/api/'), (route) => {
+    const answer = answers[new URL(route.request().url()).pathname];
+    return answer === undefined ? route.fulfill({ status: 404, json: { error: { code: 'not_found', message: '' } } }) : route.fulfill({ json: answer() });
+  });
+  await page.goto(edge.url);
+  await page.getByText('Talk to an agent').waitFor();
+  await say('before');
+  await page.getByText('You said: before').waitFor();
+  const upgrades = edge.upgrades;
+  const before = made;
+  edge.closeAll(1008, 'policy_violation:token_expired');
+  await page.waitForRequest((request) => request.url().endsWith('/api/auth/gateway-token'));
+  await page.getByText('connected', { exact: true }).waitFor();
+  await say('after');
+  await page.getByText('You said: after').waitFor();
+  assert.ok(made > before && edge.upgrades === upgrades + 1);
+  assert.equal(await page.getByRole('alert').count(), 0);
+  assert.equal(await page.getByText('You said: before').count(), 1);
+  assert.equal(await page.evaluate(() => sessionStorage.getItem('troupe.token')), null);
+});
+
 test('console - a broken stream is shown as broken', async () => {
   await signIn();
   await say('hello');

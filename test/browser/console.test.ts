@@ -260,7 +260,7 @@ test('console - nothing of a role is drawn before the role is known, and an addr
   await page.getByRole('alert').getByText('needs a higher role').waitFor();
   assert.deepEqual(await tabs(page), ['Members', 'Audit log']);
   await page.getByRole('link', { name: 'Audit log' }).click();
-  await row(page, owner.userId).first().waitFor();
+  await row(page, owner.email).first().waitFor();
   assert.equal(await page.getByRole('button', { name: 'Export CSV' }).count(), 0);
   await page.getByRole('link', { name: 'Members' }).click();
   await row(page, viewer.email).waitFor();
@@ -421,7 +421,7 @@ for (const colorScheme of ['light', 'dark'] as const) {
     await page.getByRole('button', { name: 'Create key' }).click();
     await page.getByLabel('API key', { exact: true }).waitFor();
     await check('keys');
-    await open(`/console/audit?org=${id}`, owner.userId);
+    await open(`/console/audit?org=${id}`, 'organization.created');
     await check('audit');
     await open(`/console/settings?org=${id}`, 'Delete organization');
     await page.getByLabel('New owner').waitFor();

@@ -10,6 +10,8 @@ import { after, afterEach, before, beforeEach, test } from 'node:test';
 import type { Browser, BrowserContext, Page } from 'playwright-core';
 import { z } from 'zod';
 import { authRoutes } from '../../contracts/auth-routes.ts';
+import { invitation, member, organizationCreated } from '../../contracts/organization.ts';
+import { organizationRoutes } from '../../contracts/organization-routes.ts';
 import { cookieNames } from '../../contracts/platform.ts';
 import { launchBrowser } from '../harness/browser.ts';
 import { axeViolations, complaintsOf, shots } from '../harness/page-check.ts';
@@ -177,6 +179,33 @@ test('pages - the documents are accepted by ticking all four, without JavaScript
   assert.match(await page.getByRole('status').innerText(), /have accepted/);
   await page.getByRole('link', { name: /^Terms/ }).click();
   assert.match(await heading(), /^Terms of service/);
+});
+
+test('pages - the invited person joins without JavaScript; the link then says so, and a revoked one adds nobody [ORG-041] [ORG-044]', async () => {
+  const owner = await platform.signUp(newEmail(), { localAddress: '127.0.3.1' });
+  const { id } = answered(await platform.api('POST', organizationRoutes.createOrganization.path, { token: owner.accessToken, json: { name: 'Acme', slug: 'pages-acme' } }), 201, organizationCreated);
+  const invite = async (email: string): Promise<{ id: string; link: string }> => {
+    const { invitation: made } = answered(await platform.api('POST', organizationRoutes.invite.path, { token: owner.accessToken, json: { orgId: id, email, role: 'member' } }), 200, z.object({ invitation }));
+    return { id: made.id, link: /https:\/\/\S+\/invite\?token=\S+/.exec((await platform.outbox.next(email)).text)?.[0] ?? assert.fail('no link in the mail') };
+  };
+  const email = newEmail();
+  const { link } = await invite(email);
+  await page.goto(link);
+  await page.getByRole('link', { name: 'Sign in or create an account' }).click();
+  await signInHere(email);
+  assert.equal(page.url(), link);
+  await page.getByRole('button', { name: 'Join Acme' }).click();
+  await page.waitForURL(url(`/console/members?org=${id}`));
+  const { members } = answered(await platform.api('GET', `${organizationRoutes.members.path}?orgId=${id}`, { token: owner.accessToken }), 200, z.object({ members: z.array(member) }));
+  assert.deepEqual(members.map((m) => [m.email, m.role]), [[owner.email, 'owner'], [email, 'member']]);
+  await page.goto(link);
+  assert.match(await page.getByRole('status').innerText(), /accepted already/);
+  const revoked = await invite(newEmail());
+  const answer = await platform.api('DELETE', organizationRoutes.revokeInvitation.path, { token: owner.accessToken, json: { orgId: id, invitationId: revoked.id } });
+  assert.equal(answer.status, 200, answer.body);
+  await page.goto(revoked.link);
+  assert.match(await page.getByRole('main').innerText(), /taken back/);
+  assert.equal(await page.getByRole('button', { name: /^Join/ }).count(), 0);
 });
 
 test('pages - a session that ended leads to sign-in, and signing out ends it', async () => {

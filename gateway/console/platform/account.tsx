@@ -53,7 +53,7 @@ export const Account = (): VNode => {
                   <li key={grant.id}>
                     <div class="what">
                       <strong>{what}{grant.current && ' (this one)'}</strong>
-                      <span class="hint" title={grant.userAgent}>{short(grant.userAgent)} · {grant.ipAddress}</span>
+                      <span class="hint" title={grant.userAgent}>{[short(grant.userAgent), grant.ipAddress].filter((part) => part !== '').join(' · ')}</span>
                       <span class="hint">since {day(grant.createdAt)} · {grant.lastUsedAt === null ? 'not used yet' : `last used ${when(grant.lastUsedAt)}`} · until {day(grant.expiresAt)}</span>
                     </div>
                     <Confirmed

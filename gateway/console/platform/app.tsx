@@ -164,7 +164,7 @@ export const App = ({ world }: { world: AppWorld }): VNode => {
       </header>
       <main class="console">
         {!phase.session.legalAccepted && (
-          <p class="alert" role="status">The current terms must be accepted before you can chat. <a href={`/legal?${new URLSearchParams({ return_to: hrefOf(place) }).toString()}`}>Read and accept them</a></p>
+          <p class="alert asked" role="status">The current terms must be accepted before you can chat. <a href={`/legal?${new URLSearchParams({ return_to: hrefOf(place) }).toString()}`}>Read and accept them</a></p>
         )}
         <h1 id="view" ref={heading} tabIndex={-1}>{title}</h1>
         {organization !== undefined && tab !== undefined && (

@@ -4,11 +4,12 @@ import { allows } from '../../../contracts/roles.ts';
 import { fields, list, orNull, text } from '../read.ts';
 import { useAction, useDesk, useLoaded } from './desk.ts';
 import { Button, Failed, ProblemText, Waiting } from './form.tsx';
-import { readEntry, when, type Listed } from './resources.ts';
+import { readEntry, readMember, when, type Listed } from './resources.ts';
 
 const path = '/api/organization/audit';
 const pageSize = '50';
 const answer = fields({ entries: list(readEntry), nextCursor: orNull(text) });
+const memberList = fields({ members: list(readMember) });
 
 const detail = (metadata: Readonly<Record<string, unknown>>): string =>
   Object.entries(metadata).map(([name, value]) => `${name}: ${typeof value === 'string' ? value : JSON.stringify(value)}`).join(', ');
@@ -27,11 +28,14 @@ export const Audit = ({ organization }: { organization: Listed }): VNode => {
   const desk = useDesk();
   const action = useAction();
   const query = { orgId: organization.id, limit: pageSize };
-  const { loaded, reload, change } = useLoaded(organization.id, () => desk.api.get(path, query, answer));
+  const { loaded, reload, change } = useLoaded(organization.id, async () => {
+    const [page, { members }] = await Promise.all([desk.api.get(path, query, answer), desk.api.get('/api/organization/members', { orgId: organization.id }, memberList)]);
+    return { ...page, emails: new Map(members.map((member) => [member.userId, member.email])) };
+  });
   const more = (cursor: string): void => {
     void action.run(async () => {
       const page = await desk.api.get(path, { ...query, cursor }, answer);
-      change((before) => ({ entries: [...before.entries, ...page.entries], nextCursor: page.nextCursor }));
+      change((before) => ({ ...before, entries: [...before.entries, ...page.entries], nextCursor: page.nextCursor }));
     });
   };
   const download = (format: 'csv' | 'jsonl', type: string): void => {
@@ -58,7 +62,7 @@ export const Audit = ({ organization }: { organization: Listed }): VNode => {
             <li key={entry.id}>
               <div class="what">
                 <strong>{entry.action}</strong>
-                <span class="hint"><time datetime={entry.createdAt}>{when(entry.createdAt)}</time> · {entry.actorId} · {entry.ipAddress}</span>
+                <span class="hint"><time datetime={entry.createdAt}>{when(entry.createdAt)}</time> · <span title={entry.actorId}>{loaded.value.emails.get(entry.actorId) ?? entry.actorId}</span> · {entry.ipAddress}</span>
                 <span class="hint">{entry.resourceType} {entry.resourceId}{Object.keys(entry.metadata).length > 0 && ` · ${detail(entry.metadata)}`}</span>
               </div>
             </li>
