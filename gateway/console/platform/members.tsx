@@ -1,20 +1,15 @@
 /** Members and their roles. What one may not do is not offered; the organization decides in any case. */
 import type { VNode } from 'preact';
 import { useState } from 'preact/hooks';
-import { allows, rank, roles, type Role } from '../../../contracts/roles.ts';
+import { rank, roles, type Role } from '../../../contracts/roles.ts';
 import { list, fields, nothing } from '../read.ts';
 import { useAction, useDesk, useLoaded } from './desk.ts';
 import { Button, Confirmed, Failed, ProblemText, Select, Waiting } from './form.tsx';
 import { day, readMember, type Listed, type Member } from './resources.ts';
+import { mayChange, mayRemove } from './rights.ts';
 
 const path = '/api/organization/members';
 const answer = fields({ members: list(readMember) });
-
-/** Whether a member of one role may give another member a role: never above one's own; taking admin needs the right to remove admins. */
-export const mayChange = (mine: Role, theirs: Role): boolean =>
-  allows(mine, 'member.update_role') && (rank(theirs) < rank('admin') || allows(mine, 'member.remove_admin'));
-export const mayRemove = (mine: Role, theirs: Role): boolean =>
-  allows(mine, 'member.remove') && (rank(theirs) < rank('admin') || allows(mine, 'member.remove_admin'));
 
 const RoleOf = ({ organization, member, onChanged }: { organization: Listed; member: Member; onChanged: (member: Member) => void }): VNode => {
   const desk = useDesk();

@@ -5,10 +5,7 @@ import { useAction, useDesk, type Problem } from './desk.ts';
 import { Field, Form } from './form.tsx';
 import { follow, hrefOf } from './place.ts';
 import { day, readCreated, type Listed } from './resources.ts';
-
-/** The address part that a name suggests: what the API takes, or ''. */
-export const slugOf = (name: string): string =>
-  name.normalize('NFKD').replace(/\p{M}/gu, '').toLowerCase().replace(/[^a-z0-9]+/g, '-').replace(/^-+/, '').slice(0, 32).replace(/-+$/, '');
+import { slugOf } from './rights.ts';
 
 /** A taken address is about the slug, whatever words the server has for it. */
 const atSlug = (problem: Problem | undefined): Problem | undefined =>
