@@ -46,6 +46,8 @@ export const errors = {
   too_many_sockets: refusal(429, 'This user has too many open streams on this gateway.', 'later'),
 
   // platform
+  /** Between daemon and gateway, which shows it as `unauthorized` on the edge. */
+  access_ended: refusal(401, 'The sign-in or the membership behind this token has ended.'),
   stale_policy: refusal(401, 'The terms have changed since this token was made. Accept them and get a new token.'),
   legal_acceptance_required: refusal(403, 'The current terms must be accepted first.'),
   plan_limit: refusal(403, 'The plan allows no more of these.'),

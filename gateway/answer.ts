@@ -85,6 +85,7 @@ export const upstreamError = (answer: LinkAnswer, auth: 'none' | 'tier1' | 'tier
   const { code, message, details } = readBody(answer.body);
   const text = typeof message === 'string' ? redact(message) : undefined;
   if (typeof code !== 'string') return coded('upstream_error', text);
+  if (code === 'access_ended') return coded('unauthorized', text);
   const entry = errorEntry(code);
   const kind: ErrorKind = entry.kind;
   const ownToken = auth !== 'tier2' && (entry.http === 401 || code === 'wrong_audience' || code === 'scope_insufficient' || code === 'peer_refused');

@@ -25,12 +25,20 @@ export interface CapabilityOptions {
   readonly rememberedMax?: number;
 }
 
+/** Who calls, and the platform's login behind it, if there is one. */
+export interface Identified {
+  readonly principal: UserPrincipal;
+  readonly grant: string | undefined;
+}
+
 export interface Capabilities {
   /**
    * Who calls, or undefined where the route needs nobody. Throws `unauthorized` (no, bad or expired token),
    * `wrong_audience`, `scope_insufficient`.
    */
   authorise(route: Route, token: string): Promise<UserPrincipal | undefined>;
+  /** The same with the login. Whether that still lives is not known here (admission.ts). */
+  identify(route: Route, token: string): Promise<Identified | undefined>;
 }
 
 /** Throws `bad_request` for a key that is not an ES256 public key. */
@@ -54,20 +62,19 @@ export const createCapabilities = async (options: CapabilityOptions): Promise<Ca
     return claims;
   };
 
-  return {
-    authorise: async (route, token) => {
-      const { auth } = route;
-      if (auth.kind === 'none') return undefined;
-      if (token === '') throw coded('unauthorized');
-      const claims = await claimsOf(token);
-      const audience = auth.kind === 'tier1' ? audiences.agent : auth.audience;
-      const required = auth.kind === 'tier1' ? [scopes.agentSession] : auth.scopes;
-      if (claims.aud !== audience) throw coded('wrong_audience');
-      const present = claims.scope ?? [];
-      if (!required.some((scope) => present.includes(scope))) throw coded('scope_insufficient', undefined, { details: { required: [...required], present } });
-      return { kind: 'user', sub: claims.sub, org: claims.org, scopes: present };
-    },
+  const identify = async ({ auth }: Route, token: string): Promise<Identified | undefined> => {
+    if (auth.kind === 'none') return undefined;
+    if (token === '') throw coded('unauthorized');
+    const claims = await claimsOf(token);
+    const audience = auth.kind === 'tier1' ? audiences.agent : auth.audience;
+    const required = auth.kind === 'tier1' ? [scopes.agentSession] : auth.scopes;
+    if (claims.aud !== audience) throw coded('wrong_audience');
+    const present = claims.scope ?? [];
+    if (!required.some((scope) => present.includes(scope))) throw coded('scope_insufficient', undefined, { details: { required: [...required], present } });
+    return { principal: { kind: 'user', sub: claims.sub, org: claims.org, scopes: present }, grant: claims.grant };
   };
+
+  return { identify, authorise: async (route, token) => (await identify(route, token))?.principal };
 };
 
 const verify = async (token: string, key: CryptoKey, issuer: string, nowMs: number): Promise<CapabilityClaims> => {

@@ -21,6 +21,8 @@ export interface CommandsOptions {
   readonly principal: UserPrincipal;
   readonly actors: Pick<Sender, 'ask'>;
   readonly log: Log;
+  /** False: whoever says something must not. Default true. */
+  readonly mayWrite?: () => boolean;
   /** The stream must end: a message was not understood or did not get through. */
   readonly onFail: (name: CloseName) => void;
 }
@@ -76,6 +78,10 @@ export class ClientCommands {
     const asked = askOf(message, principal.sub);
     // The gateway answers pings and closes itself; nothing is meant for the actor.
     if (asked === undefined) return;
+    if (this.#options.mayWrite?.() === false) {
+      this.#fail('token_expired');
+      return;
+    }
     this.#count += 1;
     try {
       await actors.ask({

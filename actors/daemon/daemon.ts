@@ -16,6 +16,7 @@ import type { NatsConnection } from 'nats';
 import type { DaemonConfig } from '../../contracts/config.ts';
 import { coded, CodedError } from '../../contracts/errors.ts';
 import { limits } from '../../contracts/limits.ts';
+import type { Blobs } from '../blobs/blobs.ts';
 import { natsBlobs } from '../blobs/nats.ts';
 import { createVault } from '../custody/vault.ts';
 import { createWebauthn } from '../custody/webauthn.ts';
@@ -31,6 +32,7 @@ import { checkServer } from '../runtime/nats/server.ts';
 import { createNatsStores } from '../runtime/nats/stores.ts';
 import { ensureStreams } from '../runtime/nats/streams.ts';
 import { builtinTools } from '../tools/index.ts';
+import { createAdmission } from './admission.ts';
 import { askAllowance, createAllowances } from './allowances.ts';
 import { createCapabilities } from './capability.ts';
 import type { Secrets } from './config.ts';
@@ -47,6 +49,7 @@ import { daemonProjections, projectionStatus } from './projections.ts';
 import { createServe, type DaemonHandler } from './serve.ts';
 import { claimSocket, type ClaimedSocket } from './socket.ts';
 import { createStreams } from './streams.ts';
+import type { TailSource } from './tail.ts';
 import { upcastBy } from './upcast.ts';
 
 export interface DaemonOptions {
@@ -147,16 +150,23 @@ export const startDaemon = async (options: DaemonOptions): Promise<Daemon> => {
     undo.push(() => hub.close());
     const capabilities = await createCapabilities({ publicKeyPem: secrets.capabilityPublicKeyPem, issuer: config.capability.issuer });
     const webauthn = config.webauthn === undefined ? undefined : { rpId: config.webauthn.rp_id, origins: config.webauthn.origins };
-    const platform = await platformOf({ config, secrets, log, host, projections });
+    const admission = createAdmission({ capabilities, actors, feed: stores.feed, log });
+    undo.push(() => admission.close());
+    void host.closed.then(() => admission.close());
+    const tails = { journal: stores.journal, feed: stores.feed, partitions: config.partitions };
+    const platform = await platformOf({ config, secrets, log, host, projections, tails, blobs });
     const request = createServe({
-      capabilities, actors, log, platform: platform?.serve,
+      capabilities: admission, actors, log, platform: platform?.serve,
       ownership: { partitions: config.partitions, owns: (n) => host.engine.held.has(n), ownsAny: () => host.engine.held.size > 0 },
       handlers: { ...daemonHandlers({ blobs }), ...listHandlers(projections), ...custodyHandlers({ actors, vault: createVault(secrets.masterKey), webauthn: createWebauthn(webauthn) }), ...options.handlers },
     });
     const link = createLinkServer({
       release, host: config.host, partitions: config.partitions, log,
-      handlers: { request, open: createStreams({ capabilities, hub, actors, log }) },
-      onDrain: (peer) => hub.onDrain(peer),
+      handlers: { request, open: createStreams({ admission, hub, actors, log, platform: platform?.streams.open }) },
+      onDrain: (peer) => {
+        hub.onDrain(peer);
+        platform?.streams.onDrain(peer);
+      },
     });
     undo.push(() => link.close());
     link.own(host.owned());
@@ -193,15 +203,17 @@ const settled = async (host: Host, waitMs: number, log: Log): Promise<void> => {
 interface PlatformParts extends Pick<DaemonOptions, 'config' | 'secrets' | 'log'> {
   readonly host: Host;
   readonly projections: Projections | undefined;
+  readonly tails: TailSource;
+  readonly blobs: Blobs;
 }
 
 /** Undefined if none is configured. Throws `bad_request` for a configuration it cannot work with. */
-const platformOf = async ({ config, secrets, log, host, projections }: PlatformParts): Promise<Platform | undefined> => {
+const platformOf = async ({ config, secrets, log, host, projections, tails, blobs }: PlatformParts): Promise<Platform | undefined> => {
   if (config.platform === undefined || secrets.platform === undefined) return undefined;
   if (projections === undefined) throw coded('bad_request', 'platform needs postgres: lists of organizations are read from it.');
   const ulids = new Ulids(Date.now);
   return createPlatform({
-    config: config.platform, masterKey: secrets.masterKey, actors: host.actors, projections, log,
+    config: config.platform, masterKey: secrets.masterKey, actors: host.actors, projections, tails, blobs, log,
     secrets: { ...secrets.platform, google: secrets.googleClientSecret, github: secrets.githubClientSecret },
     models: { default: config.models.default, ids: config.models.registry.map(({ id }) => id) },
     allowances: createAllowances({ ask: askAllowance(host.actors) }),

@@ -37,7 +37,7 @@ export interface Ownership {
 }
 
 export interface ServeOptions {
-  readonly capabilities: Capabilities;
+  readonly capabilities: Pick<Capabilities, 'authorise'>;
   readonly actors: Pick<Sender, 'ask'>;
   readonly ownership: Ownership;
   /** By route id. A route without an entry is `unknown_route`. */

@@ -1,23 +1,24 @@
 /**
  * One opened link stream: capability verified, position parsed, attached to the hub, client messages to the session actor.
  *
- * Guarantee: nothing is read or asked for a stream before its capability was verified here; every way it can fail ends it with
- * a close code of contracts/close.ts.
+ * Guarantee: nothing is read or asked for a stream before its capability was verified here; it ends with the login or membership behind it
+ * (admission.ts); every way it can fail ends it with a close code of contracts/close.ts.
  */
+import type { z } from 'zod';
 import { closeCodes, type CloseName } from '../../contracts/close.ts';
 import { CodedError } from '../../contracts/errors.ts';
 import type { PlatformRoute } from '../../contracts/platform.ts';
 import { streamOpen, type Route } from '../../contracts/routes.ts';
 import { parseJson, parseValue } from '../../contracts/validate.ts';
 import type { Sender } from '../runtime/message.ts';
-import type { Capabilities } from './capability.ts';
+import type { Admission } from './admission.ts';
 import { ClientCommands } from './commands.ts';
 import { closeNameOf, type Hub } from './hub.ts';
 import type { Stream } from './link-stream.ts';
 import type { Log } from './log.ts';
 
 export interface StreamsOptions {
-  readonly capabilities: Capabilities;
+  readonly admission: Pick<Admission, 'hold'>;
   readonly hub: Hub;
   readonly actors: Pick<Sender, 'ask'>;
   /** Serves streams of the platform surface (chat). Absent = they are refused. */
@@ -26,18 +27,22 @@ export interface StreamsOptions {
 }
 
 /** Serves the streams that gateways open. */
-export const createStreams = ({ capabilities, hub, actors, platform, log }: StreamsOptions): ((stream: Stream) => void) => {
+export const createStreams = ({ admission, hub, actors, platform, log }: StreamsOptions): ((stream: Stream) => void) => {
   const serve = async (stream: Stream, route: Route): Promise<void> => {
-    const principal = await capabilities.authorise(route, stream.token);
-    const open = parseValue(streamOpen, parseJson(stream.body.toString('utf8')));
-    if (principal === undefined) return;
-    const commands = new ClientCommands({
-      address: { org: principal.org, type: 'session', key: open.sid }, principal, actors, log,
-      onFail: (name) => {
-        watch.detach();
-        stream.close(closeCodes[name].code, closeCodes[name].reason);
-      },
+    let lost = false;
+    let leave = (): void => undefined;
+    const end = (name: CloseName): void => {
+      leave();
+      stream.close(closeCodes[name].code, closeCodes[name].reason);
+    };
+    const held = await admission.hold(route, stream.token, () => {
+      lost = true;
+      end('token_expired');
     });
+    if (held === undefined || lost) return;
+    const { principal } = held;
+    const open = openOf(stream, held.release);
+    const commands = new ClientCommands({ address: { org: principal.org, type: 'session', key: open.sid }, principal, actors, log, mayWrite: held.mayWrite, onFail: end });
     const watch = hub.attach({ org: principal.org, sub: principal.sub, sid: open.sid, lastSeqNo: open.last_seq_no }, {
       id: stream.id,
       peer: stream.peer,
@@ -46,20 +51,22 @@ export const createStreams = ({ capabilities, hub, actors, platform, log }: Stre
       },
       room: (bytes, texts) => stream.room(bytes, texts),
       close: (code, reason) => {
+        held.release();
         commands.end();
         stream.close(code, reason);
       },
     });
+    leave = () => {
+      held.release();
+      commands.end();
+      watch.detach();
+    };
     // Until then texts wait in the stream: nothing of somebody else's session is touched.
-    if (!(await watch.attached)) return;
-    stream.listen({
-      onText: (text) => commands.take(text),
-      onRoom: () => watch.onRoom(),
-      onEnd: () => {
-        commands.end();
-        watch.detach();
-      },
-    });
+    if (!(await watch.attached)) {
+      leave();
+      return;
+    }
+    stream.listen({ onText: (text) => commands.take(text), onRoom: () => watch.onRoom(), onEnd: () => leave() });
     watch.onRoom();
   };
 
@@ -79,11 +86,23 @@ export const createStreams = ({ capabilities, hub, actors, platform, log }: Stre
   };
 };
 
+/** What is to be opened; of a body that is not the contract's, `release` is called. */
+const openOf = (stream: Stream, release: () => void): z.output<typeof streamOpen> => {
+  try {
+    return parseValue(streamOpen, parseJson(stream.body.toString('utf8')));
+  } catch (error) {
+    release();
+    throw error;
+  }
+};
+
 /** Why a stream is not opened: without a good capability the bearer must be renewed (1008); a body that is not the contract's is 1007. */
 const refusalOf = (error: unknown): CloseName => {
   if (!(error instanceof CodedError)) return 'internal_error';
   switch (error.code) {
     case 'unauthorized':
+    case 'access_ended':
+    case 'forbidden':
     case 'wrong_audience':
     case 'scope_insufficient':
       return 'token_expired';
