@@ -1,6 +1,7 @@
 /** The actor types of this product. A host runs exactly these; a new type is one folder and one line here. */
 import { agent } from './agent/agent.ts';
 import { allowance } from './allowance/allowance.ts';
+import { completion } from './completion/completion.ts';
 import { custody } from './custody/custody.ts';
 import { device } from './device/device.ts';
 import { name } from './name/name.ts';
@@ -26,7 +27,7 @@ export interface DefinitionDeps extends SessionDeps {
 
 export const definitions = (deps: DefinitionDeps): readonly ActorDefinition[] => [
   session(deps), agent(), custody(), name(), allowance(), device(),
-  ...(deps.platform === undefined ? [] : platformDefinitions(deps.platform)),
+  ...(deps.platform === undefined ? [] : [completion(deps), ...platformDefinitions(deps.platform)]),
 ];
 
 const platformDefinitions = (deps: PlatformActorDeps): readonly ActorDefinition[] => [

@@ -17,7 +17,7 @@ import { purge } from '../runtime/nats/purge.ts';
 import { forward } from '../runtime/nats/read.ts';
 
 /** Actor types whose actors are an organization's conversations and memories. */
-const erasedTypes = ['session', 'agent'] as const;
+const erasedTypes = ['session', 'agent', 'completion'] as const;
 
 export interface EraseOptions {
   readonly lean: Lean;

@@ -9,12 +9,15 @@ import type { PlatformRoute } from '../../../contracts/platform.ts';
 import { membershipsOf } from '../../projections/organizations.ts';
 import type { Projections } from '../../projections/projections.ts';
 import type { Sender } from '../../runtime/message.ts';
+import type { Blobs } from '../../blobs/blobs.ts';
 import type { Allowances } from '../allowances.ts';
 import type { Answer, Call } from '../link-call.ts';
 import type { Log } from '../log.ts';
+import type { TailSource } from '../tail.ts';
 import { createAccounts, createCsrf } from './accounts.ts';
 import { authHandlers } from './auth.ts';
 import { createBearers } from './bearer.ts';
+import { chatHandlers, modelHandlers } from './chat.ts';
 import { createCallers } from './callers.ts';
 import type { PlatformConfig, PlatformDeps } from './deps.ts';
 import { deviceHandlers } from './device.ts';
@@ -22,6 +25,7 @@ import { createKeyVerifier } from './keys.ts';
 import { legalHandlers, readManifest } from './legal.ts';
 import { organizationHandlers } from './organizations.ts';
 import { oauthHandlers } from './oauth.ts';
+import { createPlatformStreams, type PlatformStreams } from './stream-serve.ts';
 import { createPlatformServe, type Callers, type PlatformHandler } from './serve.ts';
 import { createTokens } from './tokens.ts';
 
@@ -40,6 +44,9 @@ export interface PlatformOptions {
   readonly actors: Pick<Sender, 'ask'>;
   readonly projections: Projections;
   readonly allowances: Allowances;
+  /** Of the actors that chat reads. */
+  readonly tails: TailSource;
+  readonly blobs: Pick<Blobs, 'put'>;
   readonly log: Log;
   /** Unix milliseconds. */
   readonly now: () => number;
@@ -48,6 +55,8 @@ export interface PlatformOptions {
 
 export interface Platform {
   readonly serve: (call: Call<PlatformRoute>) => Promise<Answer>;
+  /** Routes that are answered over a stream. */
+  readonly streams: PlatformStreams;
   readonly callers: Callers;
   readonly deps: PlatformDeps;
 }
@@ -75,8 +84,10 @@ export const createPlatform = async (options: PlatformOptions): Promise<Platform
     deviceHandlers(deps),
     organizationHandlers(deps),
     oauthHandlers(deps),
+    modelHandlers(deps),
   );
-  return { deps, callers, serve: createPlatformServe({ callers, actors, handlers }) };
+  const streams = createPlatformStreams({ callers, log: options.log, handlers: chatHandlers({ ...deps, tails: options.tails, blobs: options.blobs }) });
+  return { deps, callers, streams, serve: createPlatformServe({ callers, actors, handlers }) };
 };
 
 const joined = (...tables: readonly Readonly<Record<string, PlatformHandler>>[]): Readonly<Record<string, PlatformHandler>> => {

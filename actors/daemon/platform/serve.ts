@@ -101,7 +101,8 @@ export const createPlatformServe = ({ callers, actors, handlers }: PlatformServe
   };
 };
 
-const envelopeOf = (call: Call<PlatformRoute>): z.output<typeof platformCall> => {
+/** The link's body of a platform call. Throws `payload_too_large`, `bad_request`. */
+export const envelopeOf = (call: Pick<Call<PlatformRoute>, 'route' | 'body'>): z.output<typeof platformCall> => {
   if (call.body.length > call.route.bodyMaxBytes + limits.headMaxBytes) throw coded('payload_too_large');
   const parsed = platformCall.safeParse(parseJson(call.body.toString('utf8')));
   if (!parsed.success) throw new CodedError('bad_request');

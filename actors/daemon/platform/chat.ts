@@ -1,0 +1,209 @@
+/**
+ * Public chat: `/api/v1/chat/completions` and `/api/v1/models` (interface 4.2; decisions, Chat).
+ *
+ * Guarantees: in this order a request is refused for its body, its payer (payer.ts), the terms, the plan's limits, its model; only then a
+ * completion is asked for. What a client sees was journaled before (G2). A client that leaves ends the model call. An error before the
+ * first byte has its status; one after it is the last event of the stream, which then ends without `[DONE]`.
+ */
+import { createHash, randomUUID } from 'node:crypto';
+import type { z } from 'zod';
+import { chatError, chatHeaders, sseComment, sseData, sseType, type CompletionRequest } from '../../../contracts/chat.ts';
+import { chatRoutes as routes } from '../../../contracts/chat-routes.ts';
+import { completionEvents, type CompletionStart } from '../../../contracts/completion.ts';
+import { coded, CodedError, errorEntry, shown } from '../../../contracts/errors.ts';
+import type { StoredEvent } from '../../../contracts/event.ts';
+import { limits } from '../../../contracts/limits.ts';
+import type { Caller, RequestContext } from '../../../contracts/platform.ts';
+import type { ActorAddress } from '../../../contracts/subjects.ts';
+import { planAllowance } from '../../allowance/address.ts';
+import type { Blobs } from '../../blobs/blobs.ts';
+import { openTail, type TailSource } from '../tail.ts';
+import { conversationOf, promptChars, promptOf } from './chat-prompt.ts';
+import { ChunkWriter, wholeAnswer, type AnswerHead } from './chat-wire.ts';
+import type { PlatformDeps } from './deps.ts';
+import { requirePolicy } from './legal.ts';
+import { createPayers } from './payer.ts';
+import { forCaller, type PlatformHandler } from './serve.ts';
+import type { StreamAnswer } from './stream-answer.ts';
+import type { StreamHandler } from './stream-serve.ts';
+import { bodyOf } from './typed.ts';
+
+export interface ChatDeps extends Pick<PlatformDeps, 'actors' | 'projections' | 'allowances' | 'manifest' | 'models' | 'log' | 'newUlid' | 'now'> {
+  readonly tails: TailSource;
+  readonly blobs: Pick<Blobs, 'put'>;
+}
+
+/** Unix seconds from which the registry's models are there; the shape wants a time. */
+const modelsSince = 1_735_689_600;
+
+export const modelHandlers = ({ models }: Pick<PlatformDeps, 'models'>): Readonly<Record<string, PlatformHandler>> => ({
+  [routes.models.id]: forCaller(async () => ({
+    status: 200, body: { object: 'list', data: models.ids.map((id) => ({ id, object: 'model', created: modelsSince, owned_by: 'troupe' })) },
+  })),
+});
+
+const callerId = (caller: Caller): string => (caller.kind === 'user' ? caller.userId : caller.keyId);
+
+/** The actor of a conversation: of this caller alone, whatever the session is called. */
+const conversationAddress = (org: string, caller: Caller, context: RequestContext, prompt: CompletionStart['prompt']): ActorAddress => {
+  const named = context.headers?.[chatHeaders.session] ?? '';
+  if (named.length > limits.chatNoteMaxChars) {
+    throw coded('validation_error', `${chatHeaders.session} has at most ${limits.chatNoteMaxChars} characters.`, { details: { field: chatHeaders.session, constraint: 'length' } });
+  }
+  const of = named === '' && prompt !== undefined ? ['prefix', conversationOf(prompt)] : ['session', named];
+  return { org, type: 'completion', key: createHash('sha256').update(JSON.stringify([callerId(caller), ...of])).digest('hex') };
+};
+
+const shownKinds = ['CompletionDelta', 'CompletionToolCall', 'CompletionFinished', 'CompletionFailed'] as const;
+type ShownKind = (typeof shownKinds)[number];
+/** An event that a client sees something of. */
+type Seen = { readonly [K in ShownKind]: { readonly kind: K; readonly payload: z.output<(typeof completionEvents)[K]> } }[ShownKind];
+
+/** The event of a completion; undefined for others'. */
+const eventOf = (event: StoredEvent, id: string): Seen | undefined => {
+  if (event.d['id'] !== id) return undefined;
+  const kind = shownKinds.find((known) => known === event.k);
+  if (kind === undefined) return undefined;
+  // Journaled by this version of the schema, or refused as unreadable: there is no older one.
+  const parsed = completionEvents[kind].safeParse(event.d);
+  if (!parsed.success) throw coded('journal_unreadable', `An event ${kind} of a completion cannot be read.`, { cause: parsed.error });
+  return { kind, payload: parsed.data } as Seen;
+};
+
+/** Where the events of a completion go. */
+interface Reader {
+  text(text: string): void;
+  toolCall(call: z.output<typeof completionEvents.CompletionToolCall>): void;
+  /** After each commit, with all of its events taken. */
+  flush(): Promise<void>;
+  finished(end: z.output<typeof completionEvents.CompletionFinished>): Promise<void>;
+  failed(error: { readonly code: string; readonly message: string }): Promise<void>;
+}
+
+const give = async (reader: Reader, { kind, payload }: Seen): Promise<void> => {
+  switch (kind) {
+    case 'CompletionDelta': return reader.text(payload.text);
+    case 'CompletionToolCall': return reader.toolCall(payload);
+    case 'CompletionFinished': return reader.finished(payload);
+    case 'CompletionFailed': return reader.failed(payload);
+  }
+};
+
+const streamed = (answer: StreamAnswer, head: AnswerHead, withUsage: boolean): Reader => {
+  const writer = new ChunkWriter(head, withUsage);
+  let waiting = '';
+  const flush = async (): Promise<void> => {
+    if (waiting === '') return;
+    const text = waiting;
+    waiting = '';
+    if (!answer.begun) {
+      await answer.begin(200, { 'content-type': `${sseType}; charset=utf-8`, 'cache-control': 'no-cache, no-transform' });
+      answer.fillSilence(sseComment, limits.sseKeepAliveMs);
+    }
+    await answer.write(text);
+  };
+  return {
+    flush,
+    text: (text) => { waiting += writer.text(text); },
+    toolCall: (call) => { waiting += writer.toolCall(call); },
+    finished: async (end) => {
+      waiting += writer.finished(end);
+      await flush();
+      answer.end();
+    },
+    failed: async ({ code, message }) => {
+      if (!answer.begun && waiting === '') throw new CodedError(code, message);
+      waiting += sseData(chatError(errorEntry(code).http, { code, message }));
+      await flush();
+      answer.end();
+    },
+  };
+};
+
+const collected = (answer: StreamAnswer, head: AnswerHead): Reader => {
+  let said = '';
+  const calls: z.output<typeof completionEvents.CompletionToolCall>[] = [];
+  return {
+    flush: async () => undefined,
+    text: (text) => { said += text; },
+    toolCall: (call) => { calls.push(call); },
+    finished: (end) => answer.whole(200, {}, JSON.stringify(wholeAnswer(head, said, calls, end))),
+    failed: async ({ code, message }) => { throw new CodedError(code, message); },
+  };
+};
+
+export const chatHandlers = (deps: ChatDeps): Readonly<Record<string, StreamHandler>> => {
+  const { actors, allowances, manifest, models, log } = deps;
+  const payerOf = createPayers(deps);
+
+  /** The prompt where it fits in the journal, else a blob of it. */
+  const stored = async (org: string, start: CompletionStart): Promise<CompletionStart> => {
+    const { prompt, ...rest } = start;
+    const bytes = Buffer.from(JSON.stringify(prompt));
+    if (bytes.length <= limits.completionInlineMaxBytes) return start;
+    return { ...rest, blob: (await deps.blobs.put(org, [bytes])).hash };
+  };
+
+  const cancel = async (address: ActorAddress, id: string): Promise<void> => {
+    try {
+      await actors.ask({ address, command: 'cancel', input: { id }, principal: { kind: 'system' }, id: randomUUID() });
+    } catch (error) {
+      // It goes on to its end, which the model's deadline bounds, and is metered.
+      log.warn({ code: shown(error).code, completion: id }, 'a completion that nobody waits for could not be cancelled');
+    }
+  };
+
+  /** Starts it. A refusal says that nothing runs; any other error may have left one running. */
+  const begin = async (address: ActorAddress, start: CompletionStart, signal: AbortSignal, onRefused: () => void): Promise<void> => {
+    try {
+      await actors.ask({ address, command: 'start', input: start, principal: { kind: 'system' }, id: start.id, signal });
+    } catch (error) {
+      if (error instanceof CodedError && error.entry.kind === 'refusal' && error.code !== 'aborted') onRefused();
+      throw error;
+    }
+  };
+
+  /** Gives the events of a completion to the reader until its end, or until the client has gone; then it is cancelled. */
+  const follow = async (address: ActorAddress, start: CompletionStart, reader: Reader, signal: AbortSignal): Promise<void> => {
+    const over = new AbortController();
+    const tail = await openTail(deps.tails, address, AbortSignal.any([signal, over.signal]));
+    let ended = false;
+    try {
+      await begin(address, start, signal, () => { ended = true; });
+      for await (const commit of tail.commits()) {
+        for (const event of commit.ev) {
+          const seen = eventOf(event, start.id);
+          if (seen === undefined) continue;
+          ended = seen.kind === 'CompletionFinished' || seen.kind === 'CompletionFailed';
+          await give(reader, seen);
+          if (ended) return;
+        }
+        await reader.flush();
+      }
+    } finally {
+      over.abort();
+      if (!ended) await cancel(address, start.id);
+    }
+  };
+
+  const complete: StreamHandler = async (request, answer) => {
+    const { caller, context, signal } = request;
+    const body: CompletionRequest = bodyOf(routes.completions, request);
+    const payer = await payerOf(caller, context);
+    requirePolicy(caller, manifest);
+    await allowances.take({ ...planAllowance(payer.org, payer.limits), signal });
+    if (!models.ids.includes(body.model)) throw coded('model_not_supported', undefined, { details: { field: 'model' } });
+
+    const prompt = promptOf(body);
+    const id = `chatcmpl-${deps.newUlid()}`;
+    const address = conversationAddress(payer.org, caller, context, prompt);
+    const start = await stored(payer.org, {
+      id, model: body.model, by: callerId(caller), prompt, prompt_chars: promptChars(prompt), ...(body.metadata == null ? {} : { metadata: body.metadata }),
+    });
+    const head: AnswerHead = { id, created: Math.floor(deps.now() / 1_000), model: body.model };
+    const reader = body.stream === true ? streamed(answer, head, body.stream_options?.include_usage === true) : collected(answer, head);
+    await follow(address, start, reader, signal);
+  };
+
+  return { [routes.completions.id]: complete };
+};

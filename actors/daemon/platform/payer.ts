@@ -1,0 +1,54 @@
+/**
+ * Who pays for a chat request and under which limits (interface 8.1; LIM-006, LIM-007; RBAC-007, KEY-012).
+ *
+ * An API key is its organization's. A person chooses with the header `Troupe-Organization` (an id, or `personal`); without it, it is their
+ * oldest membership, or their own workspace if they have none. The organization's actor says, each time, whether the caller may chat there
+ * and what its plan allows; which membership is the oldest is read from Postgres, a hint: one that has just ended is passed over.
+ */
+import { chatHeaders } from '../../../contracts/chat.ts';
+import { coded, CodedError } from '../../../contracts/errors.ts';
+import { limits } from '../../../contracts/limits.ts';
+import { organizationAddress, organizationReached } from '../../../contracts/organization-routes.ts';
+import { organizationCommands, type PlanLimits } from '../../../contracts/organization.ts';
+import { byOf, type Caller, type RequestContext } from '../../../contracts/platform.ts';
+import { planLimitsOf } from '../../../contracts/plans.ts';
+import { membershipsOf } from '../../projections/organizations.ts';
+import { askBy } from './ask.ts';
+import type { PlatformDeps } from './deps.ts';
+
+export interface Payer {
+  /** Org token: `org_…`, or `u-<userId>` of a person's own workspace. */
+  readonly org: string;
+  readonly limits: PlanLimits;
+}
+
+const personal = 'personal';
+
+/** Throws `not_found` (no member, no such organization), `forbidden` (role or scope), `upstream_unavailable` (Postgres, where it is needed). */
+export const createPayers = ({ actors, projections }: Pick<PlatformDeps, 'actors' | 'projections'>): ((caller: Caller, context: RequestContext) => Promise<Payer>) => {
+  const ask = askBy(actors, organizationCommands);
+
+  const ofOrganization = async (caller: Caller, context: RequestContext, id: string): Promise<Payer> => {
+    const { limits: plan } = await ask(organizationReached(caller, id), 'authorise', { permission: 'chat.create', by: byOf(caller, context) });
+    return { org: organizationAddress(id).key, limits: plan };
+  };
+  const ofPerson = (userId: string): Payer => ({ org: `u-${userId}`, limits: planLimitsOf('free') });
+
+  return async (caller, context) => {
+    const asked = context.headers?.[chatHeaders.organization]?.trim() ?? '';
+    if (caller.kind === 'key') {
+      if (asked === personal) throw coded('forbidden', 'An API key has no workspace of its own.');
+      return ofOrganization(caller, context, asked === '' ? caller.organizationId : asked);
+    }
+    if (asked === personal) return ofPerson(caller.userId);
+    if (asked !== '') return ofOrganization(caller, context, asked);
+    for (const { id } of await membershipsOf(projections, caller.userId, limits.tokenOrgsMax)) {
+      try {
+        return await ofOrganization(caller, context, id);
+      } catch (error) {
+        if (!(error instanceof CodedError) || error.code !== 'not_found') throw error;
+      }
+    }
+    return ofPerson(caller.userId);
+  };
+};
