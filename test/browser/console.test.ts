@@ -115,6 +115,7 @@ test('console - a newcomer signs up, makes an organization, invites somebody who
   await owner.getByRole('button', { name: `Remove ${guestEmail}` }).click();
   await confirm(owner, 'Remove');
   await row(owner, guestEmail).waitFor({ state: 'detached' });
+  await owner.waitForFunction(() => document.activeElement?.id === 'view');
   await guest.getByRole('link', { name: 'Audit log' }).click();
   await guest.getByRole('alert').getByText('There is nothing here').waitFor();
   await guest.reload();
@@ -219,6 +220,34 @@ test('console - settings: what is wrong is said at its field, only what was chan
   await page.keyboard.press('Enter');
   await page.getByText('You are in no organization yet').waitFor();
   assert.equal(await read(), 404);
+});
+
+test('console - dead letters of the webhook are listed and sent again; the reason for a refusal stands beside them', async () => {
+  const owner = await signUp();
+  const { id } = await newOrganization(owner);
+  const page = await newPage(owner);
+  const letters = ['evt_1', 'evt_2'].map((letter) => ({ id: letter, type: 'member.joined', created: '2026-01-01T00:00:00.000Z', attempts: 9, lastError: 'status 500' }));
+  let sentAgain: unknown;
+  await page.route((address) => address.pathname === organizationRoutes.webhook.path, (route) => route.fulfill({ json: { url: 'https://hooks.example.com/', secret: 'whsec_x', deadLetters: letters } }));
+  await page.route((address) => address.pathname === organizationRoutes.redeliver.path, (route) => {
+    sentAgain = route.request().postDataJSON();
+    letters.shift();
+    return letters.length === 1 ? route.fulfill({ json: {} }) : route.fulfill({ status: 409, json: { error: { code: 'conflict', message: 'There is no address to send to.' } } });
+  });
+  await page.goto(url(`/console/settings?org=${id}`));
+  await row(page, 'status 500').nth(1).waitFor();
+  await page.getByRole('button', { name: 'Send member.joined evt_1 again' }).click();
+  await page.getByRole('button', { name: 'Send member.joined evt_1 again' }).waitFor({ state: 'detached' });
+  assert.deepEqual(sentAgain, { orgId: id, id: 'evt_1' });
+  await page.getByRole('button', { name: 'Send member.joined evt_2 again' }).click();
+  await row(page, 'status 500').getByRole('alert').getByText('no address').waitFor();
+});
+
+test('console - is never framed, and its addresses are those it has: another is not found', async () => {
+  const console = await platform.api('GET', '/console/members');
+  assert.equal(console.status, 200);
+  assert.match(String(console.headers['content-security-policy']), /default-src 'none'.*frame-ancestors 'none'/);
+  assert.equal((await platform.api('GET', '/console/none')).status, 404);
 });
 
 test('console - the owner hands over and is an admin from then on; a member can leave [ORG-058]', async () => {

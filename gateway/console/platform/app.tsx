@@ -28,6 +28,9 @@ const tabs: readonly { readonly view: ViewName; readonly title: string; readonly
   { view: 'settings', title: 'Settings', permission: 'org.update' },
 ];
 
+/** Milliseconds that a result stays at the foot. */
+const saidMs = 8_000;
+
 type Phase =
   | { readonly kind: 'loading' }
   | { readonly kind: 'failed'; readonly problem: Problem }
@@ -100,6 +103,12 @@ export const App = ({ world }: { world: AppWorld }): VNode => {
     moved.current = true;
     setPlace(world.location());
   }), [world]);
+
+  useEffect(() => {
+    if (said === '') return;
+    const timer = setTimeout(() => { setSaid(''); }, saidMs);
+    return () => { clearTimeout(timer); };
+  }, [said]);
 
   const user = phase.kind === 'ready' ? phase.session.user : undefined;
   const desk = useMemo((): Desk | undefined => (user === undefined ? undefined : {

@@ -115,7 +115,13 @@ export const Confirmed = ({ text, label, question, children, confirm, typed, onC
           class="form"
           onSubmit={(event) => {
             event.preventDefault();
-            if (ready) void action.run(onConfirm).then((done) => { if (done) close(); });
+            if (!ready) return;
+            void action.run(onConfirm).then((done) => {
+              if (!done) return;
+              close();
+              // What was confirmed away took the button along: without this the keyboard would start at the top of the page again.
+              requestAnimationFrame(() => { if (document.activeElement === document.body) document.getElementById('view')?.focus(); });
+            });
           }}
         >
           <h2 id={title}>{question}</h2>
