@@ -94,7 +94,7 @@ const settings = <T>(given: T | ((index: number) => T) | undefined, index: numbe
   given instanceof Function ? given(index) : given ?? {};
 
 /** Resolves when the gateway has its link to so many daemons. A healthy one has; one that ends rejects. */
-const linked = async (gateway: GatewayProcess, daemons: number): Promise<void> => {
+export const linked = async (gateway: GatewayProcess, daemons: number): Promise<void> => {
   const deadline = performance.now() + linkedMs;
   for (;;) {
     const answer = await fetch(`http://127.0.0.1:${gateway.opsPort}/metrics`);

@@ -13,6 +13,7 @@ import { within } from '../harness/chaos.ts';
 import { organizationClient, refusal } from '../harness/organization.ts';
 import { answered, startPlatform, type Person, type TestPlatform } from '../harness/platform.ts';
 import { openJournals } from '../harness/proof.ts';
+import { linked } from '../harness/stack.ts';
 
 const info = z.object({ state: z.object({ subjects: z.record(z.string(), z.number()).optional() }) });
 const names = z.object({ streams: z.array(z.string()) });
@@ -36,6 +37,8 @@ const converse = async (platform: TestPlatform, who: Person, orgId: string): Pro
   const { sid } = answered(await platform.api('POST', '/v1/agent/create_session', { token, json: { user_id: who.userId, project_id: 'p' } }), 201, chatSession);
   const blob = await platform.api('POST', '/v1/agent/blobs', { token, json: { of: orgId, text: 'x'.repeat(1_000) } });
   assert.equal(blob.status, 201, blob.body);
+  const { sessions } = answered(await platform.api('GET', '/v1/agent/sessions', { token }), 200, z.object({ sessions: z.array(z.object({ sid: z.string() })) }));
+  assert.deepEqual(sessions.map((session) => session.sid), [sid], 'its row is there');
   return sid;
 };
 
@@ -78,6 +81,7 @@ test('deletion - access ends at once, everything is erased over killed daemons a
   await Promise.all(platform.daemons.map((daemon) => daemon.kill('SIGKILL')));
   await platform.postgres.start();
   await Promise.all(platform.daemons.map((daemon) => daemon.start()));
+  await Promise.all(platform.gateways.map((gateway) => linked(gateway, platform.daemons.length)));
   await within(120_000, 'it is erased', journals.until(address, (events) => events.some(({ k }) => k === 'Erased')), () => platform.report());
 
   const left = (await stored(platform.nats.url)).filter((subject) => subject.includes(orgId));
