@@ -8,7 +8,7 @@ import { z } from 'zod';
 import { limits } from './limits.ts';
 
 const ulid = '[0-7][0-9a-hjkmnp-tv-z]{25}';
-const id = <Prefix extends string>(prefix: Prefix) => z.string().regex(new RegExp(`^${prefix}_${ulid}$`));
+const id = <Prefix extends string>(prefix: Prefix) => z.string().regex(new RegExp(`^${prefix}_${ulid}$`), { error: `must be an id of the form ${prefix}_… (26 characters)` });
 
 export const accountId = id('usr');
 export const organizationId = id('org');
@@ -24,22 +24,27 @@ export const idOf = (prefix: IdPrefix, newUlid: string): string => `${prefix}_${
 export const isOrganizationId = (text: string): boolean => organizationId.safeParse(text).success;
 export const isAccountId = (text: string): boolean => accountId.safeParse(text).success;
 
+const notAnAddress = 'must be an e-mail address';
+
 /**
  * Trimmed and in lower case. ASCII only (RFC 5321 section 4.1.2 without quoted strings and address literals), at most
  * `limits.emailMaxChars`; a domain of another script is written in its `xn--` form.
  */
-export const email = z.string().trim().toLowerCase().max(limits.emailMaxChars)
-  .regex(/^[a-z0-9!#$%&'*+/=?^_`{|}~-]{1,64}(?:\.[a-z0-9!#$%&'*+/=?^_`{|}~-]{1,64})*@(?:[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z][a-z0-9-]{0,61}[a-z0-9]$/)
-  .refine((text) => text.indexOf('@') <= 64);
+export const email = z.string().trim().max(limits.emailMaxChars, { error: `has at most ${limits.emailMaxChars} characters` })
+  // Before the letters are made small: some of other scripts (the Kelvin sign) would become ASCII by it.
+  .regex(/^[\u0021-\u007e]*$/, { error: 'must be in ASCII; a domain of another script in its xn-- form' }).toLowerCase()
+  .regex(/^[a-z0-9!#$%&'*+/=?^_`{|}~-]{1,64}(?:\.[a-z0-9!#$%&'*+/=?^_`{|}~-]{1,64})*@(?:[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z][a-z0-9-]{0,61}[a-z0-9]$/, { error: notAnAddress })
+  .refine((text) => text.indexOf('@') <= 64, { error: notAnAddress });
 
 export const reservedSlugs: readonly string[] = [
   'api', 'www', 'admin', 'console', 'app', 'chat', 'login', 'signup', 'auth', 'status', 'docs', 'blog', 'help', 'support',
 ];
 /** 3-32 of a-z 0-9 and hyphen, starting and ending alphanumeric, not reserved (decisions, Organizations). Never changes after creation. */
-export const slug = z.string().regex(/^[a-z0-9][a-z0-9-]{1,30}[a-z0-9]$/).refine((text) => !reservedSlugs.includes(text));
+export const slug = z.string().regex(/^[a-z0-9][a-z0-9-]{1,30}[a-z0-9]$/, { error: 'must be 3 to 32 of a-z, 0-9 and hyphen, with a letter or digit at both ends' })
+  .refine((text) => !reservedSlugs.includes(text), { error: 'is a reserved word; choose another' });
 
 // oxlint-disable-next-line no-control-regex
 const control = /[\u0000-\u001f\u007f-\u009f\u202a-\u202e\u2066-\u2069]/;
 /** A name shown to people: 1-128 code points, trimmed, NFC, no control character and no character that reorders text. */
 export const displayName = z.string().transform((text) => text.normalize('NFC').trim())
-  .refine((text) => text !== '' && [...text].length <= limits.idMaxChars && !control.test(text) && text.isWellFormed());
+  .refine((text) => text !== '' && [...text].length <= limits.idMaxChars && !control.test(text) && text.isWellFormed(), { error: `must be 1 to ${limits.idMaxChars} characters without control characters` });

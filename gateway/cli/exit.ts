@@ -41,7 +41,6 @@ const advice: Readonly<Record<string, string>> = {
   plan_limit: 'The plan of this organization allows no more of these.',
   legal_acceptance_required: 'Accept the terms on the console\'s legal page first.',
   stale_policy: 'The terms have changed: accept them on the console\'s legal page, then `troupe auth login` again.',
-  validation_error: 'Check what was given; the message names the field.',
   user_id_mismatch: 'The token belongs to another user: unset TROUPE_USER_ID or give the right token.',
   session_not_found: 'Check the sid, or leave out --sid for a new session.',
   model_not_supported: 'Leave out --model for the default, or name one of the daemon configuration\'s registry.',

@@ -57,7 +57,7 @@ export const listOrganizations = async (world: OrgWorld): Promise<ExitCode> => {
   const all = await list(world);
   if (all.length === 0 && !world.json) world.err.write('You are in no organization. `troupe org create <slug>` makes one.\n');
   if (all.length === 0 && !world.json) return exitCodes.ok;
-  return print(world, { organizations: all }, table(all.map((o) => [o.slug, o.id, o.plan, o.role, `${o.memberCount} members`, plain(o.name)])));
+  return print(world, { organizations: all }, table(all.map((o) => [o.slug, o.id, o.plan, o.role, o.memberCount === 1 ? '1 member' : `${o.memberCount} members`, plain(o.name)])));
 };
 
 export const showOrganization = async (world: OrgWorld, name: string | undefined): Promise<ExitCode> => {

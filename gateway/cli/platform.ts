@@ -62,7 +62,7 @@ export const createPlatform = (options: { readonly url: string; readonly fetch: 
       const answer = await options.fetch(`${url}${route.path}${search}`, {
         method: route.method, signal, redirect: 'error',
         headers: {
-          accept: 'application/json', ...(token === undefined ? {} : { authorization: `Bearer ${token}` }),
+          accept: 'application/json', 'user-agent': 'troupe-cli', ...(token === undefined ? {} : { authorization: `Bearer ${token}` }),
           ...(body === undefined ? {} : { 'content-type': 'application/json' }),
         },
         ...(body === undefined ? {} : { body: JSON.stringify(body) }),

@@ -12,6 +12,7 @@ import { runPipe } from './chat-pipe.ts';
 import { runTerminal } from './chat-terminal.ts';
 import { platformCommands } from './platform-commands.ts';
 import { adviceFor, exitCodeOf, exitCodes, exitHelp, type ExitCode } from './exit.ts';
+import { plain } from './printer.ts';
 import { replayIdleMs, runReplay } from './replay.ts';
 import { runSessions } from './sessions.ts';
 import { runStatus } from './status.ts';
@@ -138,6 +139,8 @@ In the chat: /help, /attach <file>, /cancel, /quit; Ctrl-C cancels the running t
     else {
       // An error without a code is a bug of this command: where it happened is what a report needs.
       world.stderr.write(`troupe: ${code}: ${error instanceof CodedError ? message : error instanceof Error ? error.stack ?? error.message : String(error)}\n`);
+      const { field, constraint } = details ?? {};
+      if (typeof field === 'string' && typeof constraint === 'string') world.stderr.write(`  ${plain(field)} ${plain(constraint)}\n`);
       const todo = adviceFor(code);
       if (todo !== undefined) world.stderr.write(`${todo}\n`);
     }
