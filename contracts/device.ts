@@ -42,7 +42,8 @@ export const deviceCommands = {
   redeem: {
     input: z.strictObject({ client_id: z.string().optional() }),
     output: z.discriminatedUnion('state', [
-      z.strictObject({ state: z.literal('approved'), user_id: z.string(), client_id: z.string() }),
+      /** `approved_at`: Unix milliseconds. */
+      z.strictObject({ state: z.literal('approved'), user_id: z.string(), client_id: z.string(), approved_at: z.int() }),
       z.strictObject({ state: z.enum(['pending', 'denied', 'expired', 'unknown', 'other_client']) }),
     ]),
   },

@@ -134,6 +134,10 @@ export const platformLimits = {
   /** Seconds a device authorization lives, and between two polls (interface 2.1). */
   deviceTtlSec: 900,
   deviceIntervalSec: 5,
+  /** Milliseconds after its end for which an approval given in time can still be fetched. Then it has expired. */
+  deviceLateMs: 60_000,
+  /** Milliseconds a poll must have left for an approval to be used up in it. Less: `deadline_exceeded`, and the next poll gets it. */
+  deviceRedeemMs: 3_000,
   /** Milliseconds after its end for which a device authorization still says that it expired or what was decided. Then it is unknown. */
   deviceKeptMs: 3_600_000,
   /** User codes drawn for one device authorization until one is free. Then `overloaded`. */

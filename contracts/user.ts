@@ -50,8 +50,8 @@ export const userCommands = {
     input: z.strictObject({ email: z.string(), name: z.string(), provider: identityProvider, provider_id: z.string(), grant: newGrant }),
     output: z.strictObject({ account, created: z.boolean() }),
   },
-  /** `unauthorized` for no such user. */
-  open_grant: { input: z.strictObject({ grant: newGrant }), output: account },
+  /** `unauthorized` for no such user, or if all logins were ended since the person agreed to this one (`agreed_at`, Unix milliseconds; absent = just now). */
+  open_grant: { input: z.strictObject({ grant: newGrant, agreed_at: z.int().optional() }), output: account },
   /** Rotates a refresh token. One that was rotated before ends its whole grant; that is committed, so it is an answer (`reused`), not an error. */
   refresh: {
     input: z.strictObject({ secret_sha256: sha256, next_sha256: sha256, expires_at: z.int(), access_expires_at: z.int() }),
@@ -78,8 +78,8 @@ export const userCommands = {
   policy: { input: nothing, output: z.strictObject({ policy: z.string() }) },
 } as const;
 
-/** Why grants ended: the person did it, or a rotated refresh token came again, or a newer grant took its place. */
-export const grantEnd = z.enum(['signed_out', 'revoked', 'reused', 'replaced']);
+/** Why grants ended: the person did it, to some or to all at once, or a rotated refresh token came again, or a newer grant took its place. */
+export const grantEnd = z.enum(['signed_out', 'revoked', 'revoked_all', 'reused', 'replaced']);
 export type GrantEnd = z.infer<typeof grantEnd>;
 
 /** `at` and other times: Unix milliseconds. */

@@ -6,7 +6,7 @@
  *
  * Guarantees: turns run one at a time, so of an approval and a denial at once the first counts and the other finds nothing, and of many
  * polls one learns the decision. Expiry is read from the turn's time, not from the reminder, which may come late. What was approved in
- * time can be fetched for an hour longer (interface 3.1: expiry ends what has no approval). What is over holds nothing but that.
+ * time can be fetched for `limits.deviceLateMs` longer (interface 3.1: expiry ends what has no approval). What is over holds nothing else.
  * It knows neither the device code nor any token: the daemon checks the first and makes the second.
  */
 import type { z } from 'zod';
@@ -26,7 +26,7 @@ interface Pending {
 export type DeviceState =
   | { readonly name: 'none' }
   | Pending
-  | { readonly name: 'approved'; readonly client_id: string; readonly user_id: string }
+  | { readonly name: 'approved'; readonly client_id: string; readonly user_id: string; readonly approved_at: number; readonly expires_at: number }
   | { readonly name: 'denied'; readonly client_id: string }
   | { readonly name: 'expired'; readonly client_id: string }
   | { readonly name: 'over' };
@@ -38,7 +38,9 @@ type Redeemed = z.output<typeof deviceCommands.redeem.output>;
 const found = (state: DeviceState, now: number, client_id: string | undefined): z.output<typeof deviceCommands.poll.output>['state'] => {
   if (state.name === 'none' || state.name === 'over') return 'unknown';
   if (client_id !== undefined && client_id !== state.client_id) return 'other_client';
-  return state.name === 'pending' && now >= state.expires_at ? 'expired' : state.name;
+  if (state.name === 'pending') return now < state.expires_at ? 'pending' : 'expired';
+  if (state.name === 'approved') return now < state.expires_at + limits.deviceLateMs ? 'approved' : 'expired';
+  return state.name;
 };
 
 /** Of an authorization that had one; every event but the first follows such a state. */
@@ -58,7 +60,9 @@ export const device = () => defineActor({
   initial: (): DeviceState => ({ name: 'none' }),
   apply: {
     DeviceStarted: (_state, e): DeviceState => ({ name: 'pending', user_code: e.user_code, client_id: e.client_id, expires_at: e.expires_at }),
-    DeviceApproved: (state, e): DeviceState => ({ name: 'approved', client_id: clientOf(state), user_id: e.user_id }),
+    DeviceApproved: (state, e, { at }): DeviceState => ({
+      name: 'approved', client_id: clientOf(state), user_id: e.user_id, approved_at: at, expires_at: state.name === 'pending' ? state.expires_at : at,
+    }),
     DeviceDenied: (state): DeviceState => ({ name: 'denied', client_id: clientOf(state) }),
     DeviceExpired: (state): DeviceState => ({ name: 'expired', client_id: clientOf(state) }),
     DeviceRedeemed: (): DeviceState => ({ name: 'over' }),
@@ -103,7 +107,7 @@ export const device = () => defineActor({
         turn.emit('DeviceRedeemed', {});
         turn.forget('expire');
         turn.forget('forget');
-        return state.name === 'approved' ? { state: 'approved', user_id: state.user_id, client_id: state.client_id } : { state: 'denied' };
+        return state.name === 'approved' ? { state: 'approved', user_id: state.user_id, client_id: state.client_id, approved_at: state.approved_at } : { state: 'denied' };
       },
     }),
   }),

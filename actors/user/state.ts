@@ -42,9 +42,11 @@ export interface UserState {
   readonly grants: readonly Grant[];
   readonly former: readonly Former[];
   readonly revoked: readonly Revoked[];
+  /** When all logins were ended together last; 0 = never. What was agreed to before opens none any more. */
+  readonly all_ended_at: number;
 }
 
-export const initialUser = (): UserState => ({ profile: null, grants: [], former: [], revoked: [] });
+export const initialUser = (): UserState => ({ profile: null, grants: [], former: [], revoked: [], all_ended_at: 0 });
 
 /** What a refresh token is known again by. */
 export const printOf = (sha256: string): string => sha256.slice(0, 16);
@@ -91,6 +93,7 @@ export const fold: { readonly [K in keyof UserEvents]: (state: UserState, event:
     grants: state.grants.filter((g) => !e.ids.includes(g.id)),
     former: state.former.filter((f) => !e.ids.includes(f.grant_id)),
     revoked: state.revoked.filter((r) => !e.ids.includes(r.grant_id)),
+    all_ended_at: e.why === 'revoked_all' ? e.at : state.all_ended_at,
   }),
   TokenRevoked: (state, e) => {
     const swept = sweep(state, e.at);

@@ -81,8 +81,9 @@ export const user = () => defineActor({
     }),
     open_grant: command({
       ...userCommands.open_grant, access: 'system',
-      handle: (turn, { grant }) => {
+      handle: (turn, { grant, agreed_at }) => {
         profileOf(turn);
+        if (agreed_at !== undefined && agreed_at <= turn.state.all_ended_at) throw coded('unauthorized');
         open(turn, grant);
         return accountOf(turn);
       },
@@ -148,7 +149,7 @@ export const user = () => defineActor({
     }),
     revoke_all: command({
       ...userCommands.revoke_all, access: 'system',
-      handle: (turn) => end(turn, live(turn), 'revoked'),
+      handle: (turn) => end(turn, live(turn), 'revoked_all'),
     }),
     grants: command({
       ...userCommands.grants, access: 'system',

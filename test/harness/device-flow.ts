@@ -28,6 +28,8 @@ export interface CallOptions {
   readonly as?: string;
   readonly body?: unknown;
   readonly query?: unknown;
+  /** As `performance.now()`. Default: no haste. */
+  readonly deadlineAt?: number;
 }
 
 export interface DeviceFlow {
@@ -40,7 +42,7 @@ export interface DeviceFlow {
   /** Every commit that was journaled, in order. */
   readonly journaled: readonly { readonly subject: string; readonly data: Uint8Array }[];
   /** Whom tokens were made for, in order. */
-  readonly issued: readonly { readonly userId: string; readonly clientId: string }[];
+  readonly issued: readonly { readonly userId: string; readonly clientId: string; readonly agreedAtMs: number | undefined }[];
 }
 
 export interface DeviceFlowOptions {
@@ -61,10 +63,10 @@ export const startDeviceFlow = (options: DeviceFlowOptions = {}): DeviceFlow => 
   };
   const cluster = options.beside?.cluster ?? { ...plain, stores: { ...plain.stores, journal } };
   const host = options.beside?.host ?? createHost(cluster, { definitions: [device(), name(), allowance()] });
-  const issued: { readonly userId: string; readonly clientId: string }[] = [];
+  const issued: { readonly userId: string; readonly clientId: string; readonly agreedAtMs: number | undefined }[] = [];
   const accounts: DeviceDeps['accounts'] = {
-    issue: options.issue ?? (async (userId, _kind, clientId) => {
-      issued.push({ userId, clientId });
+    issue: options.issue ?? (async (userId, _kind, clientId, _context, agreedAtMs) => {
+      issued.push({ userId, clientId, agreedAtMs });
       return { accessToken: `access-of-${userId}`, refreshToken: `refresh-of-${userId}`, expiresInSec: 86_400, expiresAtMs: 0 };
     }),
   };
@@ -79,12 +81,12 @@ export const startDeviceFlow = (options: DeviceFlowOptions = {}): DeviceFlow => 
     now: () => cluster.clock.now(),
   });
 
-  const call: DeviceFlow['call'] = (key, { ip = '192.0.2.1', as, body, query } = {}) => {
+  const call: DeviceFlow['call'] = (key, { ip = '192.0.2.1', as, body, query, deadlineAt = Number.MAX_SAFE_INTEGER } = {}) => {
     const route: Pick<PlatformRoute, 'id' | 'body' | 'query'> = authRoutes[key];
     const handler = handlers[route.id];
     if (handler === undefined) throw new TypeError(`no handler of ${route.id}`);
     const request = {
-      token: '', context: { ip, user_agent: 'test' }, deadlineAt: Number.MAX_SAFE_INTEGER, signal: new AbortController().signal,
+      token: '', context: { ip, user_agent: 'test' }, deadlineAt, signal: new AbortController().signal,
       body: route.body === undefined ? undefined : parsePlatform(route.body, body),
       query: route.query === undefined ? undefined : parsePlatform(route.query, query),
     };

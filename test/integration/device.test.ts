@@ -164,6 +164,19 @@ suite('device flow over HTTP', { timeout: 240_000 }, () => {
     for (const secret of [device_code, tokens.access_token, tokens.refresh_token ?? '-']) assert.ok(!text.includes(secret), 'a secret is in the output of a process');
   });
 
+  test('device token - who ends all logins after approving ends the approval with them; a sign-out does not', async () => {
+    const eve = await platform.signUp('eve@example.com');
+    const [stolen, own] = [await begin(), await begin()];
+    assert.equal((await decide(stolen.user_code, 'approve', eve)).status, 200);
+    assert.equal((await platform.api('POST', authRoutes.revoke.path, { token: eve.accessToken, json: { all: true } })).status, 200);
+    assert.equal(errorOf(await poll(stolen.device_code), 400), 'access_denied');
+    assert.equal(errorOf(await poll(stolen.device_code), 400), 'invalid_grant');
+    const again = await platform.signUp('eve@example.com');
+    assert.equal((await decide(own.user_code, 'approve', again)).status, 200);
+    assert.equal((await platform.api('POST', authRoutes.signout.path, { cookie: again.cookie, csrf: again.csrf, json: {} })).status, 200);
+    answered(await poll(own.device_code), 200, tokenAnswer);
+  });
+
   test('device token - a denied poll is told so once [DEV-032] [DEV-035] [DEV-042] [DEV-046]', async () => {
     const { device_code, user_code } = await begin();
     assert.deepEqual(answered(await decide(user_code, 'deny'), 200, z.unknown()), { status: 'denied' });

@@ -94,10 +94,12 @@ test('device flow - what a poll lacks is named: grant type, device code [DEV-021
 test('device flow - the approver\'s tokens are made once, for the client that began [DEV-031] [DEV-034] [DEV-036]', async () => {
   const flow = startDeviceFlow();
   const { device_code, user_code } = await begin(flow, '192.0.2.1', { client_id: 'tool' });
+  const agreedAtMs = flow.cluster.clock.now();
   assert.deepEqual((await decide(flow, user_code, 'approve', 'usr_b')).body, { status: 'approved', client_id: 'tool' });
+  await flow.cluster.clock.advance(5_000);
   const polls = await Promise.allSettled(Array.from({ length: 5 }, (_, i) => poll(flow, device_code, { ip: `192.0.2.${i}` })));
   assert.equal(polls.filter(({ status }) => status === 'fulfilled').length, 1);
-  assert.deepEqual(flow.issued, [{ userId: 'usr_b', clientId: 'tool' }]);
+  assert.deepEqual(flow.issued, [{ userId: 'usr_b', clientId: 'tool', agreedAtMs }]);
   assert.equal(await codeOf(poll(flow, device_code, { ip: '192.0.2.9' })), 'invalid_grant');
 });
 
@@ -109,6 +111,16 @@ test('device flow - an approval whose tokens cannot be made is used up all the s
     assert.equal(await codeOf(poll(flow, device_code)), seen);
     assert.equal(await codeOf(poll(flow, device_code)), 'invalid_grant');
   }
+});
+
+test('device flow - a poll with too little time left uses nothing up: the next one gets the tokens', async () => {
+  const flow = startDeviceFlow();
+  const { device_code, user_code } = await begin(flow);
+  await decide(flow, user_code);
+  const body = { grant_type: deviceGrant, device_code };
+  assert.equal(await codeOf(flow.call('deviceToken', { body, deadlineAt: performance.now() + limits.deviceRedeemMs - 1 })), 'deadline_exceeded');
+  assert.deepEqual(flow.issued, []);
+  assert.equal((await poll(flow, device_code)).status, 200);
 });
 
 test('device flow - the sixth poll within a minute of the first is slowed down, with when to come again, and stays pending [DEV-026] [DEV-028]', async () => {
@@ -250,6 +262,6 @@ test('device flow - an unmodified client polls every 5 s, is slowed down at its 
     ...[5, 10, 15, 20, 25].map((at) => `${at} s: authorization_pending`), '30 s: slow_down', '65 s: 200',
   ]);
   assert.equal(tokens.access_token, 'access-of-usr_a');
-  assert.deepEqual(flow.issued, [{ userId: 'usr_a', clientId: 'tool' }]);
+  assert.deepEqual(flow.issued, [{ userId: 'usr_a', clientId: 'tool', agreedAtMs: startMs + 30_000 }]);
   assert.deepEqual(domainOf(flow.cluster, deviceAddress(deviceId(authorization.device_code))).map((event) => event.split(' ')[0]), ['DeviceStarted', 'DeviceApproved', 'DeviceRedeemed']);
 });

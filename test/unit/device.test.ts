@@ -50,8 +50,11 @@ test('device - it is pending until a person decides, however often it is polled 
 
 test('device - an approved one names who approved, once [DEV-031] [DEV-034]', async () => {
   const { cluster, host } = await setup();
+  await cluster.clock.advance(5_000);
+  const approved_at = cluster.clock.now();
   assert.deepEqual(await decide(host, 'approve', 'usr_b'), { status: 'approved', client_id: 'cli' });
-  assert.deepEqual(await host.ask(address, 'redeem', {}), { state: 'approved', user_id: 'usr_b', client_id: 'cli' });
+  await cluster.clock.advance(5_000);
+  assert.deepEqual(await host.ask(address, 'redeem', {}), { state: 'approved', user_id: 'usr_b', client_id: 'cli', approved_at });
   assert.equal(await redeem(host), 'unknown');
   assert.deepEqual(domainOf(cluster, address).slice(1), ['DeviceApproved {"user_id":"usr_b","ip":"192.0.2.7","user_agent":"test"}', 'DeviceRedeemed {}']);
   assert.equal(await cluster.stores.reminders.get(reminderKey(address)), undefined, 'nothing will wake it');
@@ -121,12 +124,16 @@ test('device - after 900 seconds, not a millisecond before, it has expired for b
   assert.equal(await redeem(host), 'expired', 'expiry is told as often as it is asked');
 });
 
-test('device - what was approved in time is there for a poll that comes late [DEV-030]', async () => {
+test('device - what was approved in time is there for a poll that comes a little late, and has expired for one that comes later [DEV-030]', async () => {
   const { cluster, host } = await setup();
   await cluster.clock.advance(ttlMs - 1);
   await decide(host, 'approve');
-  await cluster.clock.advance(10_000);
-  assert.equal(await redeem(host), 'approved');
+  await cluster.clock.advance(limits.deviceLateMs);
+  assert.equal(await poll(host), 'approved');
+  await cluster.clock.advance(1);
+  assert.equal(await poll(host), 'expired');
+  assert.equal(await redeem(host), 'expired');
+  assert.equal(await codeOf(decide(host, 'deny')), 'not_found');
 });
 
 test('device - it forgets itself an hour after its end, whatever became of it, and cannot begin again', async () => {
@@ -149,7 +156,7 @@ test('device - a new owner goes on with it: nothing of its state is in memory on
   await decide(host, 'approve', 'usr_b');
   host.engine.close();
   const next = createHost(cluster, { definitions: [device()], epoch: 2 });
-  assert.deepEqual(await next.ask(address, 'redeem', {}), { state: 'approved', user_id: 'usr_b', client_id: 'cli' });
+  assert.deepEqual(await next.ask(address, 'redeem', {}), { state: 'approved', user_id: 'usr_b', client_id: 'cli', approved_at: cluster.clock.now() });
   assert.equal(await redeem(next), 'unknown');
 });
 

@@ -165,6 +165,20 @@ test('user - all logins end at once and are counted [TOK-033]', async () => {
   assert.equal((await ask(address, 'grants', {})).grants.length, 1);
 });
 
+test('user - what was agreed to before all logins ended opens none; what is agreed to afterwards does, and so does one after a single sign-out', async () => {
+  const { cluster, ask, signIn, grant } = setup();
+  await signIn();
+  await ask(address, 'revoke_grant', { grant_id: 'grt_browser', why: 'signed_out' });
+  await ask(address, 'open_grant', { grant: grant('grt_a', 'device', 'a'), agreed_at: cluster.clock.now() - 1 });
+  await ask(address, 'revoke_all', {});
+  const ended = cluster.clock.now();
+  for (const agreed_at of [ended - 1, ended]) assert.equal(await codeOf(ask(address, 'open_grant', { grant: grant('grt_b', 'device', 'b'), agreed_at })), 'unauthorized');
+  cluster.clock.jump(1);
+  await ask(address, 'open_grant', { grant: grant('grt_c', 'device', 'c'), agreed_at: ended + 1 });
+  await ask(address, 'open_grant', { grant: grant('grt_d', 'api-token', 'd') });
+  assert.deepEqual((await ask(address, 'grants', {})).grants.map(({ id }) => id), ['grt_c', 'grt_d']);
+});
+
 test('user - logins are bounded: a new one takes the place of the one of its kind that was not used for longest', async () => {
   const { cluster, ask, signIn, grant } = setup();
   await signIn();

@@ -69,11 +69,11 @@ export const createAccounts = ({ config, actors, tokens, bearers, now, newUlid }
       }, 'once');
       return { account, created, cookie: sessionCookie(cookie, limits.browserSessionTtlMs) };
     },
-    issue: async (userId, kind, clientId, context) => {
+    issue: async (userId, kind, clientId, context, agreedAtMs) => {
       const memberships = await tokens.hintsOf(userId);
       const refreshToken = bearers.newRefresh(userId);
       const grant = newGrant(kind, clientId, refreshToken, context);
-      const account = await askUser(userAddress(userId), 'open_grant', { grant }, 'once');
+      const account = await askUser(userAddress(userId), 'open_grant', { grant, ...(agreedAtMs === undefined ? {} : { agreed_at: agreedAtMs }) }, 'once');
       return issued(await tokens.mintAccess(account, grant.id, { ttlMs: accessTtlMs(kind, config), memberships }), refreshToken);
     },
     refresh: async (refreshToken) => {

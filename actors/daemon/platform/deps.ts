@@ -70,8 +70,11 @@ export interface IssuedTokens {
 export interface Accounts {
   /** Same verified e-mail = same account; makes it at the first sign-in; opens a browser session. */
   signIn(identity: VerifiedIdentity, context: RequestContext): Promise<SignedIn>;
-  /** Opens a grant of a user and gives its first pair of tokens. Throws `unauthorized` if there is no such user. */
-  issue(userId: string, kind: Extract<GrantKind, 'device' | 'api-token'>, clientId: string, context: RequestContext): Promise<IssuedTokens>;
+  /**
+   * Opens a grant of a user and gives its first pair of tokens. Throws `unauthorized` if there is no such user, or if all logins were ended
+   * since the person agreed to it. `agreedAtMs`: Unix milliseconds, absent = just now.
+   */
+  issue(userId: string, kind: Extract<GrantKind, 'device' | 'api-token'>, clientId: string, context: RequestContext, agreedAtMs?: number): Promise<IssuedTokens>;
   /** A new pair for a refresh token, which is over then. Throws `invalid_refresh`; one that was replaced before ends its login. */
   refresh(refreshToken: string): Promise<IssuedTokens>;
 }

@@ -5,8 +5,8 @@
  * Guarantees
  * D1  A device code that was not made here is `invalid_grant` without a look-up and without a trace. One that was counts its polls with
  *     the remote address, before anything is told.
- * D2  One token answer for each approval: the record is used up first, then tokens are made. If making them fails, the person approves
- *     anew; never do two clients get tokens.
+ * D2  One token answer for each approval: the record is used up first, then tokens are made, if the poll has time for both. If making them
+ *     fails all the same, the person approves anew; never do two clients get tokens. Who ends all logins ends what was approved before.
  * D3  User codes looked for in vain count per person; who guesses too often is told nothing for a while, not even of codes that exist.
  *     One daemon learns it at that person's next miss, so of n daemons together they give n looks more.
  * It makes no pages and keeps no token.
@@ -112,6 +112,7 @@ export const deviceHandlers = (deps: DeviceDeps): Readonly<Record<string, Platfo
     const client = given(body.client_id);
     const poll = client === undefined ? {} : { client_id: client };
     const { state } = await askDevice(request, id, 'poll', poll);
+    if (state === 'approved' && request.deadlineAt - performance.now() < limits.deviceRedeemMs) throw coded('deadline_exceeded');
     const found = state === 'approved' || state === 'denied' ? await askDevice(request, id, 'redeem', poll, true) : { state };
     switch (found.state) {
       case 'pending': throw coded('authorization_pending');
@@ -121,8 +122,8 @@ export const deviceHandlers = (deps: DeviceDeps): Readonly<Record<string, Platfo
       case 'other_client': throw coded('invalid_grant');
       case 'approved':
     }
-    const issued = await accounts.issue(found.user_id, 'device', found.client_id, request.context).catch((error: unknown) => {
-      // The person is gone since.
+    const issued = await accounts.issue(found.user_id, 'device', found.client_id, request.context, found.approved_at).catch((error: unknown) => {
+      // The person is gone since, or has ended all logins.
       throw error instanceof CodedError && error.code === 'unauthorized' ? coded('access_denied') : error;
     });
     return {
