@@ -1,7 +1,7 @@
 /**
  * A platform request's head, read once: what its token is, who might have sent it, what of it the daemon is told.
  *
- * Guarantee: the daemon learns the address, the cut User-Agent, the CSRF proof and the cookies that the route names, and nothing else of a head.
+ * Guarantee: the daemon learns the address, the cut User-Agent, the CSRF proof, the cookies and headers that the route names, and nothing else.
  */
 import { limits } from '../contracts/limits.ts';
 import { cookieNames, type PlatformRoute, type RequestContext } from '../contracts/platform.ts';
@@ -27,13 +27,17 @@ export interface PlatformRequest {
   readonly origin: string;
   readonly fetchSite: string;
   readonly host: string;
+  /** Headers that the route names and that are there. */
+  readonly named: Readonly<Record<string, string>>;
 }
 
 export const formType = 'application/x-www-form-urlencoded';
 
-export const readHead = (head: RequestHead): PlatformRequest => {
+/** `named`: further headers to keep, in lower case. */
+export const readHead = (head: RequestHead, named: readonly string[] = []): PlatformRequest => {
   const cookies = head.header('cookie');
   return {
+    named: Object.fromEntries(named.map((name) => [name, head.header(name).slice(0, limits.bearerMaxBytes).toWellFormed()] as const).filter(([, value]) => value !== '')),
     path: head.path, params: head.params, query: head.query, address: head.address, authorization: head.header('authorization'),
     session: cookieIn(cookies, cookieNames.session), cookies,
     contentType: (head.header('content-type').split(';', 1)[0] ?? '').trim().toLowerCase(),
@@ -46,13 +50,14 @@ export const readHead = (head: RequestHead): PlatformRequest => {
 
 /** What the daemon is told of a request to this route. `csrf`: the proof, from the header or the form. */
 export const contextFor = (route: PlatformRoute, request: PlatformRequest, csrf: string): RequestContext => {
-  const named = (route.cookies ?? []).flatMap((name) => {
+  const cookies = (route.cookies ?? []).flatMap((name) => {
     const value = cookieIn(request.cookies, name);
     return value === undefined ? [] : [[name, value] as const];
   });
   return {
     ip: request.address, user_agent: request.userAgent,
     ...(route.auth.kind === 'cookie' && csrf !== '' ? { csrf } : {}),
-    ...(named.length === 0 ? {} : { cookies: Object.fromEntries(named) }),
+    ...(cookies.length === 0 ? {} : { cookies: Object.fromEntries(cookies) }),
+    ...(Object.keys(request.named).length === 0 ? {} : { headers: request.named }),
   };
 };

@@ -217,7 +217,7 @@ export const platformEndpoints = (options: PlatformOptions): readonly Endpoint[]
   return [
     ...served.map((route): Endpoint => ({
       surface: 'platform', method: route.method, path: route.path, takesBody: route.body !== undefined, bodyMaxBytes: route.bodyMaxBytes,
-      begin: (head) => new RouteExchange(options, route, readHead(head)),
+      begin: (head) => new RouteExchange(options, route, readHead(head, route.headers)),
     })),
     ...[...options.pages.routes].flatMap(([name, page]) => {
       const path = name.slice('GET '.length);

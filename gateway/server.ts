@@ -18,7 +18,7 @@ import { limits } from '../contracts/limits.ts';
 import type { Surface } from '../contracts/config.ts';
 import { routes } from '../contracts/routes.ts';
 import { remoteAddress, type TrustedProxies } from './address.ts';
-import type { Answer } from './answer.ts';
+import type { Answer, Pieces } from './answer.ts';
 import type { Bodies, HeldBody } from './bodies.ts';
 import type { Endpoint, RequestHead } from './endpoint.ts';
 import type { StreamConnection } from './stream.ts';
@@ -105,8 +105,9 @@ export const startServer = async (options: ServerOptions): Promise<Server> => {
     }) as Acceptor;
     for (const endpoint of options.endpoints) {
       if (!options.surfaces.includes(endpoint.surface)) continue;
+      const params = endpoint.path.split('/').filter((part) => part.startsWith(':')).length;
       app[methods[endpoint.method]](endpoint.path, (res, req) => {
-        if (servedAt(endpoint.surface, req)) onRequest(endpoint, res, req);
+        if (servedAt(endpoint.surface, req)) onRequest(endpoint, params, res, req);
         else onOther(res, req);
       });
     }
@@ -141,30 +142,37 @@ export const startServer = async (options: ServerOptions): Promise<Server> => {
   const addressOf = (res: HttpResponse, req: HttpRequest): string =>
     remoteAddress(Buffer.from(res.getRemoteAddressAsText()).toString('latin1'), options.proxies, () => allOf(req, 'x-forwarded-for'));
 
+  const writeHead = (res: HttpResponse, answer: Answer): void => {
+    res.writeStatus(`${answer.status} ${STATUS_CODES[answer.status] ?? ''}`);
+    for (const [name, value] of Object.entries(answer.headers)) res.writeHeader(name, value);
+    for (const line of answer.cookies ?? []) res.writeHeader('set-cookie', line);
+  };
+
   const write = (res: HttpResponse, answer: Answer, closes: boolean): void => {
     res.cork(() => {
-      res.writeStatus(`${answer.status} ${STATUS_CODES[answer.status] ?? ''}`);
-      for (const [name, value] of Object.entries(answer.headers)) res.writeHeader(name, value);
-      for (const line of answer.cookies ?? []) res.writeHeader('set-cookie', line);
+      writeHead(res, answer);
       res.end(answer.body, closes || !accepting);
     });
   };
 
-  const headOf = (pattern: string, res: HttpResponse, req: HttpRequest): RequestHead => ({
+  /** `params`: how many the pattern has. */
+  const headOf = (params: number, res: HttpResponse, req: HttpRequest): RequestHead => ({
     method: req.getMethod(), path: req.getUrl(), query: req.getQuery(), address: addressOf(res, req),
-    params: [...pattern.matchAll(/\/:/g)].map((_, at) => decoded(req.getParameter(at) ?? '')),
+    params: Array.from({ length: params }, (_, at) => decoded(req.getParameter(at) ?? '')),
     header: (name) => allOf(req, name),
   });
 
-  const onRequest = (endpoint: Endpoint, res: HttpResponse, req: HttpRequest): void => {
+  const onRequest = (endpoint: Endpoint, params: number, res: HttpResponse, req: HttpRequest): void => {
     const gone = new AbortController();
     res.onAborted(() => gone.abort());
     const settle = (answer: Answer | Promise<Answer>, closes: boolean): void | Promise<void> => {
       if (answer instanceof Promise) return answer.then((later) => settle(later, closes));
-      if (!gone.signal.aborted) write(res, answer, closes);
+      if (gone.signal.aborted) return;
+      if (answer.pieces === undefined) write(res, answer, closes);
+      else return writePieces(res, answer, answer.pieces, gone.signal);
     };
     const length = Number(req.getHeader('content-length'));
-    const exchange = endpoint.begin(headOf(endpoint.path, res, req));
+    const exchange = endpoint.begin(headOf(params, res, req));
     const held = bodies.open();
     const framed = hasOneFraming(req);
     /** The end of an exchange that goes on after this call. */
@@ -183,7 +191,9 @@ export const startServer = async (options: ServerOptions): Promise<Server> => {
       const body = !endpoint.takesBody ? Promise.resolve(new Uint8Array())
         : length > endpoint.bodyMaxBytes ? Promise.reject(coded('payload_too_large')) : collect(res, endpoint.bodyMaxBytes, held, gone.signal);
       finish(Promise.all([admitted, body])
-        .then(async ([, bytes]) => settle(await exchange.serve(bytes, gone.signal), false))
+        .then(([, bytes]) => exchange.serve(bytes, gone.signal))
+        // A step of its own: a body in pieces may take minutes, and must not keep the request's.
+        .then((answer) => settle(answer, false))
         .catch((error: unknown) => (gone.signal.aborted ? undefined : settle(exchange.refuse(error, gone.signal), leavesBody(error)))));
     } catch (error) {
       held.release();
@@ -194,7 +204,7 @@ export const startServer = async (options: ServerOptions): Promise<Server> => {
 
   const onOther = (res: HttpResponse, req: HttpRequest): void => {
     res.onAborted(() => undefined);
-    write(res, options.other(headOf('', res, req), (surface) => options.surfaces.includes(surface) && servedAt(surface, req)), false);
+    write(res, options.other(headOf(0, res, req), (surface) => options.surfaces.includes(surface) && servedAt(surface, req)), false);
   };
 
   const onUpgrade = (res: HttpResponse, req: HttpRequest, context: us_socket_context_t): void => {

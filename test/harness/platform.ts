@@ -1,6 +1,6 @@
 /**
  * A whole Troupe with accounts for end-to-end tests: `startStack` with a real Postgres, the platform configured on every daemon and gateway,
- * mails kept in a folder, and a client that speaks to it as a browser or a program would, over TLS with the stack's own authority.
+ * its gateway tokens believed at the edge, mails kept in a folder, and a client that speaks to it as a browser or a program would, over TLS with the stack's own authority.
  *
  * Guarantee: as `startStack`: when the test ends nothing is left. All gateways serve the platform; `base_url` is the first one's.
  */
@@ -163,7 +163,7 @@ export const startPlatform = async (scope: TestScope | undefined, options: Platf
     const port = options.port ?? await freePort();
     const baseUrl = `https://localhost:${port}`;
     stack = await startStack(undefined, {
-      ...options, port,
+      platformIdentity: true, ...options, port,
       daemon: {
         postgres: { url_path: urlPath }, mail: { from: 'Troupe <no-reply@troupe.example>', outbox_path: outbox.path }, ...options.daemon,
         platform: { base_url: baseUrl, signing_key_path: signingKeyPath, ...options.daemon?.platform },

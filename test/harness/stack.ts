@@ -42,6 +42,8 @@ export interface StackOptions {
   readonly port?: number;
   /** Tier 1 tokens are checked against this JWKS; default: HS256 with the stack's development secret. */
   readonly jwksUrl?: string;
+  /** The platform's own gateway tokens are identities too; needs `gateway.platform`. */
+  readonly platformIdentity?: boolean;
   readonly sync?: 'always';
   /** Further lines of nats-server configuration. */
   readonly natsConfig?: string;
@@ -171,7 +173,10 @@ export const startStack = async (scope: TestScope | undefined, options: StackOpt
         name: audience, log_level: 'info',
         listen: { host: '127.0.0.1', port }, ops: { host: '127.0.0.1', port: opsPort },
         tls: { cert_path: certificate.certPath, key_path: certificate.keyPath },
-        auth: options.jwksUrl === undefined ? { dev_mode: true, dev_secret_path: file('dev-secret') } : { jwks_url: options.jwksUrl },
+        auth: {
+          ...(options.jwksUrl === undefined ? { dev_mode: true, dev_secret_path: file('dev-secret') } : { jwks_url: options.jwksUrl }),
+          platform: options.platformIdentity === true,
+        },
         capability: { key_path: file('capability.key') },
         upstream: { socket_path: socketFolder, ...(deadlineMs === undefined ? {} : { deadline_ms: deadlineMs }) },
         admin: { socket_path: adminSocket, group },

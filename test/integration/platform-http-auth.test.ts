@@ -119,6 +119,7 @@ describe('platform access', () => {
     for (const cookie of [
       undefined, '', '__Host-troupe=', '__Host-troupe', '__host-troupe=usr_x.secret', '__Host-troupe=a; __Host-troupe=b', '__Host-troupe=a; x=1; __Host-troupe =a', '__Host-troupe="usr_x.secret"',
       '__Host-troupe=a%20b', 'x__Host-troupe=a.b', 'troupe=usr_x.secret',
+      `__Host-troupe=${'a'.repeat(limits.bearerMaxBytes + 1)}`,
     ]) {
       const { reply, reached } = await post(cookie);
       refused(reply, 401, 'unauthorized');
