@@ -78,7 +78,7 @@ suite('accounts on the edge', { timeout: 240_000 }, () => {
     assert.equal(refused(await createSession(token, 'usr_01jd0000000000000000000000')), '403 user_id_mismatch');
   });
 
-  test('accounts on the edge - a removed member loses requests and open streams at once, on every gateway; their own workspace stays [ORG-048]', async () => {
+  test('accounts on the edge - a removed member loses requests and open streams at once, on every gateway; their own workspace stays [ORG-052]', async () => {
     const { id: orgId } = await organizations.create(owner);
     const member = await platform.signUp('member@example.com');
     await organizations.join(orgId, owner, member, 'member');
@@ -136,7 +136,7 @@ suite('accounts on the edge', { timeout: 240_000 }, () => {
     await reading.next('FINISH');
   });
 
-  test('accounts on the edge - a deleted organization ends every stream of its members [ORG-027]', async () => {
+  test('accounts on the edge - a deleted organization ends every stream of its members', async () => {
     const { id: orgId } = await organizations.create(owner);
     const token = await gatewayToken(owner.accessToken, orgId);
     const line = await open(token, await sidOf(token, owner.userId), 1);
