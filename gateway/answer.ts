@@ -11,12 +11,30 @@ import type { LinkAnswer } from './link.ts';
 import type { Log } from './log.ts';
 import { redact } from './redact.ts';
 
+/** Where a body in pieces is written, once its head has been. After `end` or `cut`: nothing. */
+export interface PieceOutlet {
+  /** False: the client takes nothing more for now; `onWritable` says when it does. The bytes are taken in any case. */
+  write(bytes: Uint8Array): boolean;
+  /** The body is complete. */
+  end(): void;
+  /** Its rest is missing: the connection ends, so that the client sees that. */
+  cut(): void;
+}
+
+/** A body that comes in pieces. */
+export interface Pieces {
+  /** Called at most once, when the head has been written. */
+  start(outlet: PieceOutlet): { onWritable(): void };
+}
+
 export interface Answer {
   readonly status: number;
   readonly headers: Readonly<Record<string, string>>;
   /** Set-Cookie lines, one each. */
   readonly cookies?: readonly string[];
   readonly body: string | Uint8Array;
+  /** In place of `body`. */
+  readonly pieces?: Pieces;
 }
 
 const json = { 'content-type': 'application/json', 'cache-control': 'no-store', 'x-content-type-options': 'nosniff' } as const;

@@ -30,6 +30,7 @@ import { noPages, type Pages } from './page.ts';
 import { PlatformGate } from './platform-gate.ts';
 import { linkKeys } from './platform-keys.ts';
 import { platformEndpoints } from './platform.ts';
+import { platformStreamEndpoints } from './platform-stream.ts';
 import { hostRule } from './surface.ts';
 import { connectLink, type LinkState } from './link.ts';
 import type { Log } from './log.ts';
@@ -101,12 +102,14 @@ export const startGateway = async (config: GatewayConfig, dependencies: GatewayD
   const upgrades = new Upgrades(gate, rates.sockets_per_user);
   const credits = new Credits(clock);
   const pipeline = new Pipeline({ gate, capabilities, link, metrics, clock, log });
+  const platformParts = platform === undefined ? undefined : {
+    platformGate: new PlatformGate({ gate, access: new AccessVerifier({ ...platform, clock }), baseUrl: platform.issuer }), link, metrics, clock, log,
+  };
   const endpoints = [
     ...edgeEndpoints(pipeline),
-    ...(platform === undefined ? [] : platformEndpoints({
-      gate, platformGate: new PlatformGate({ gate, access: new AccessVerifier({ ...platform, clock }), baseUrl: platform.issuer }),
-      link, metrics, clock, log, pages: dependencies.pages ?? noPages,
-    })),
+    ...(platformParts === undefined ? [] : [
+      ...platformEndpoints({ ...platformParts, gate, pages: dependencies.pages ?? noPages }), ...platformStreamEndpoints({ ...platformParts, credits }),
+    ]),
   ];
 
   /** Told when a request or socket has ended. */

@@ -6,8 +6,9 @@
  * its correlation id in a header and in the log.
  */
 import { randomUUID } from 'node:crypto';
+import { chatError } from '../contracts/chat.ts';
 import { CodedError, errorEntry, errors } from '../contracts/errors.ts';
-import { platformAnswer, type PlatformAnswer, type PlatformRoute } from '../contracts/platform.ts';
+import { platformAnswer, type AnswerHeaders, type PlatformAnswer, type PlatformRoute } from '../contracts/platform.ts';
 import type { Answer } from './answer.ts';
 import type { LinkAnswer } from './link.ts';
 import type { Log } from './log.ts';
@@ -32,12 +33,17 @@ const jsonIn = (text: string): unknown => {
 export const readAnswer = (route: Pick<PlatformRoute, 'id'>, answer: LinkAnswer): PlatformAnswer => {
   const parsed = platformAnswer.safeParse(jsonIn(answer.body.toString('utf8')));
   if (!parsed.success) throw new TypeError(`${route.id}: the daemon's answer is not one of the contract`, { cause: parsed.error });
-  for (const [name, value] of Object.entries(parsed.data.headers)) {
+  return { ...parsed.data, headers: checkedHeaders(route, parsed.data.headers) };
+};
+
+/** The headers as they are. Throws a TypeError for a character that could end a line. */
+export const checkedHeaders = (route: Pick<PlatformRoute, 'id'>, headers: AnswerHeaders): AnswerHeaders => {
+  for (const [name, value] of Object.entries(headers)) {
     for (const line of Array.isArray(value) ? value : [value]) {
       if (line !== undefined && !headerValue.test(line)) throw new TypeError(`${route.id}: the daemon's header ${name} has a character that no header may have`);
     }
   }
-  return parsed.data;
+  return headers;
 };
 
 /** The body of an answer as JSON; undefined for none. */
@@ -118,13 +124,8 @@ const oauthBody = ({ code, status, message }: Refused): { readonly status: numbe
   return { status: own ?? status, body: { error: word, error_description: message.replaceAll(/["\\]/g, '\'').replaceAll(/[^\x20-\x7e]/g, '?') } };
 };
 
-const openaiTypes: Readonly<Record<number, string>> = { 401: 'authentication_error', 403: 'permission_error', 404: 'not_found_error', 429: 'rate_limit_error' };
-const openaiBody = ({ code, status, message, details }: Refused): object => ({
-  error: {
-    message, type: openaiTypes[status] ?? (status >= 500 ? 'api_error' : 'invalid_request_error'), code,
-    param: typeof details['field'] === 'string' && details['field'] !== '' ? details['field'] : null,
-  },
-});
+const openaiBody = ({ code, status, message, details }: Refused): object =>
+  chatError(status, { code, message, param: typeof details['field'] === 'string' ? details['field'] : undefined });
 
 export const envelope = ({ code, message, details }: Pick<Refused, 'code' | 'message' | 'details'>): object =>
   ({ error: { code, message, ...(Object.keys(details).length === 0 ? {} : { details }) } });

@@ -156,6 +156,38 @@ export const startServer = async (options: ServerOptions): Promise<Server> => {
   };
 
   /** `params`: how many the pattern has. */
+  /** A body in pieces; resolves when it has ended, or its client has. */
+  const writePieces = (res: HttpResponse, answer: Answer, pieces: Pieces, gone: AbortSignal): Promise<void> => new Promise((resolve) => {
+    let open = true;
+    const over = (): void => {
+      open = false;
+      resolve();
+    };
+    gone.addEventListener('abort', over, { once: true });
+    res.cork(() => writeHead(res, answer));
+    const flow = pieces.start({
+      write: (bytes) => {
+        let taken = true;
+        if (open) res.cork(() => { taken = res.write(bytes); });
+        return taken;
+      },
+      end: () => {
+        if (open) res.cork(() => { res.end(undefined, !accepting); });
+        over();
+      },
+      cut: () => {
+        if (open) res.close();
+        over();
+      },
+    });
+    // oxlint-disable-next-line no-unnecessary-condition -- `start` may have ended it.
+    if (!open) return;
+    res.onWritable(() => {
+      flow.onWritable();
+      return true;
+    });
+  });
+
   const headOf = (params: number, res: HttpResponse, req: HttpRequest): RequestHead => ({
     method: req.getMethod(), path: req.getUrl(), query: req.getQuery(), address: addressOf(res, req),
     params: Array.from({ length: params }, (_, at) => decoded(req.getParameter(at) ?? '')),

@@ -6,6 +6,9 @@ import { parseArguments } from '../../providers/provider.ts';
 type Content = Exclude<ChatMessage['content'], null | undefined>;
 type Message = CompletionPrompt['messages'][number];
 
+/** Clients send null for what they leave out. */
+export const isGiven = <T>(value: T | null | undefined): value is T => value !== null && value !== undefined;
+
 const textOf = (content: Content | null | undefined): string =>
   (typeof content === 'string' ? content : (content ?? []).map((part) => part.text).join(''));
 
@@ -32,9 +35,9 @@ const messageOf = (message: ChatMessage, toolNames: Map<string, string>): Messag
 const optionsOf = (request: CompletionRequest): CompletionPrompt['options'] => {
   const { temperature, top_p: topP, stop, user, tool_choice: choice } = request;
   return {
-    ...(temperature == null ? {} : { temperature }), ...(topP == null ? {} : { topP }), ...(user == null ? {} : { user }),
-    ...(stop == null ? {} : { stop: typeof stop === 'string' ? [stop] : stop }),
-    ...(choice == null ? {} : { toolChoice: typeof choice === 'string' ? choice : { name: choice.function.name } }),
+    ...(isGiven(temperature) ? { temperature } : {}), ...(isGiven(topP) ? { topP } : {}), ...(isGiven(user) ? { user } : {}),
+    ...(isGiven(stop) ? { stop: typeof stop === 'string' ? [stop] : stop } : {}),
+    ...(isGiven(choice) ? { toolChoice: typeof choice === 'string' ? choice : { name: choice.function.name } } : {}),
   };
 };
 
@@ -48,7 +51,7 @@ export const promptOf = (request: CompletionRequest): CompletionPrompt => {
       ...(offered.strict === true ? { strict: true } : {}),
     })),
     options: optionsOf(request),
-    ...(bound == null ? {} : { maxOutputTokens: bound }),
+    ...(isGiven(bound) ? { maxOutputTokens: bound } : {}),
   };
 };
 

@@ -18,7 +18,7 @@ import type { ActorAddress } from '../../../contracts/subjects.ts';
 import { planAllowance } from '../../allowance/address.ts';
 import type { Blobs } from '../../blobs/blobs.ts';
 import { openTail, type TailSource } from '../tail.ts';
-import { conversationOf, promptChars, promptOf } from './chat-prompt.ts';
+import { conversationOf, isGiven, promptChars, promptOf } from './chat-prompt.ts';
 import { ChunkWriter, wholeAnswer, type AnswerHead } from './chat-wire.ts';
 import type { PlatformDeps } from './deps.ts';
 import { requirePolicy } from './legal.ts';
@@ -198,7 +198,7 @@ export const chatHandlers = (deps: ChatDeps): Readonly<Record<string, StreamHand
     const id = `chatcmpl-${deps.newUlid()}`;
     const address = conversationAddress(payer.org, caller, context, prompt);
     const start = await stored(payer.org, {
-      id, model: body.model, by: callerId(caller), prompt, prompt_chars: promptChars(prompt), ...(body.metadata == null ? {} : { metadata: body.metadata }),
+      id, model: body.model, by: callerId(caller), prompt, prompt_chars: promptChars(prompt), ...(isGiven(body.metadata) ? { metadata: body.metadata } : {}),
     });
     const head: AnswerHead = { id, created: Math.floor(deps.now() / 1_000), model: body.model };
     const reader = body.stream === true ? streamed(answer, head, body.stream_options?.include_usage === true) : collected(answer, head);

@@ -18,7 +18,7 @@ import { StreamAnswer } from './stream-answer.ts';
 export type StreamHandler = (request: Omit<PlatformHandlerRequest, 'deadlineAt'>, answer: StreamAnswer) => Promise<void>;
 
 export interface PlatformStreams {
-  open(stream: Stream, route: PlatformRoute): void;
+  readonly open: (stream: Stream, route: PlatformRoute) => void;
   /** A gateway takes bytes again after it was full. */
   onDrain(peer: Outlet): void;
 }
