@@ -103,9 +103,9 @@ type Payload<K extends keyof OrganizationEvents> = PayloadOf<OrganizationEvents[
 
 export const dayOf = (at: number): number => Math.floor(at / 86_400_000);
 
-/** What people call whoever did it. */
+/** What people call whoever did it: their name, else their address. */
 export const shownName = (by: { readonly name?: string | undefined; readonly email?: string | undefined; readonly actor: string }): string =>
-  by.name ?? by.email ?? by.actor;
+  [by.name, by.email].find((text) => text !== undefined && text !== '') ?? by.actor;
 
 /** Applies to a live organization; others stay as they are. */
 const live = (state: OrganizationState, change: (of: Live) => OrganizationState): OrganizationState => (state.phase === 'live' ? change(state) : state);
