@@ -117,8 +117,8 @@ suite('device flow over HTTP', { timeout: 240_000 }, () => {
     const cases: readonly [Record<string, string>, string][] = [
       [{ grant_type: 'authorization_code', device_code }, 'unsupported_grant_type'],
       [{ grant_type: 'urn:ietf:params:oauth:grant-type:device_cod', device_code }, 'unsupported_grant_type'],
+      [{ device_code }, 'unsupported_grant_type'],
       [{ grant_type: deviceGrant }, 'invalid_request'],
-      [{ device_code }, 'invalid_request'],
       [{ grant_type: deviceGrant, device_code: 'f'.repeat(64) }, 'invalid_grant'],
       [{ grant_type: deviceGrant, device_code: 'short' }, 'invalid_grant'],
       [{ grant_type: deviceGrant, device_code, client_id: 'other' }, 'invalid_grant'],

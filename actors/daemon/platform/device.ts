@@ -100,9 +100,8 @@ export const deviceHandlers = (deps: DeviceDeps): Readonly<Record<string, Platfo
 
   const token = forAnyone(async (request) => {
     const body = bodyOf(authRoutes.deviceToken, request);
-    const grantType = given(body.grant_type);
-    if (grantType === undefined) throw coded('invalid_request', 'grant_type is missing.');
-    if (grantType !== deviceGrant) throw coded('unsupported_grant_type');
+    // Also when it is missing (decisions, Device flow and tokens).
+    if (given(body.grant_type) !== deviceGrant) throw coded('unsupported_grant_type');
     const deviceCode = given(body.device_code);
     if (deviceCode === undefined) throw coded('invalid_request', 'device_code is missing.');
     if (!isDeviceCode(codeKey, deviceCode)) throw coded('invalid_grant');
