@@ -10,8 +10,8 @@ import { fields, number, text } from './read.ts';
 export interface Identity {
   readonly userId: string;
   readonly token: () => string | Promise<string>;
-  /** Of the platform: `token` gives a new one when the old one ends. */
-  readonly renewable: boolean;
+  /** Of the platform: forgets a token that was refused, `token` then gets a new one. Undefined for a sign-in link. */
+  readonly renew: (() => void) | undefined;
 }
 
 /** Nobody: with accounts here (a person can sign in) or without. */
@@ -25,7 +25,7 @@ const gatewayToken = fields({ access_token: text, expires_in: number });
 /** The identity of a sign-in link's token; undefined for text that is no token. */
 export const linkIdentity = (token: string): Identity | undefined => {
   const userId = subjectOf(token);
-  return userId === undefined ? undefined : { userId, token: () => token, renewable: false };
+  return userId === undefined ? undefined : { userId, token: () => token, renew: undefined };
 };
 
 /** `organization`: chat within it; undefined = the personal workspace. `now`: milliseconds, monotonic. */
@@ -54,5 +54,5 @@ export const platformIdentity = async (api: Api, organization: string | undefine
     held = mine;
     return mine.token;
   };
-  return { kind: 'somebody', identity: { userId: user.id, renewable: true, token: () => (held !== undefined && now() < held.untilMs ? held.token : fetched()) } };
+  return { kind: 'somebody', identity: { userId: user.id, renew: () => { held = undefined; }, token: () => (held !== undefined && now() < held.untilMs ? held.token : fetched()) } };
 };

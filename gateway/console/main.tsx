@@ -32,18 +32,18 @@ const here = (fields: Readonly<Record<string, string | undefined>>): string => {
   return query === '' ? location.pathname : `?${query}`;
 };
 
-const chat = ({ userId, token, renewable }: Identity): void => {
+const chat = ({ userId, token, renew }: Identity): void => {
   // Of the organization one chats in; stays in the address from session to session.
   const org = fieldOf('org');
   let drawn = 0;
   const draw = (): void => {
     drawn = 0;
-    const signIn = renewable ? `/signin?${new URLSearchParams({ return_to: location.pathname + location.search }).toString()}` : undefined;
+    const signIn = renew !== undefined ? `/signin?${new URLSearchParams({ return_to: location.pathname + location.search }).toString()}` : undefined;
     render(<App session={session} state={session.state} userId={userId} edge={edge} linkOf={(sid) => here({ org, sid })} signIn={signIn} onSignOut={signOut} />, root);
   };
   const edge = createEdge({ url: location.origin, token, fetch: (url, init) => fetch(url, init) });
   const session = new Session({
-    url: location.origin, userId, token, renewable, WebSocket, storage: sessionStorage,
+    url: location.origin, userId, token, renew, WebSocket, storage: sessionStorage,
     edge,
     onSid: (sid) => {
       const url = here({ org, sid });

@@ -36,8 +36,8 @@ export interface SessionWorld {
   readonly url: string;
   readonly userId: string;
   readonly token: () => string | Promise<string>;
-  /** `token` gives a new one when the old one ends: a stream that ended with it is opened again. */
-  readonly renewable?: boolean;
+  /** Forgets a token that was refused, so that `token` gives a new one: a stream that ended with it is opened again. Absent = there is only one. */
+  readonly renew?: (() => void) | undefined;
   readonly edge: Edge;
   readonly WebSocket: StreamSocketConstructor;
   readonly storage: Storage;
@@ -47,6 +47,8 @@ export interface SessionWorld {
 }
 
 const projectId = 'console';
+/** Milliseconds from which a connection without events counts as one that served. */
+const servedMs = 5_000;
 const fresh: SessionState = {
   sid: undefined, model: '', connection: undefined, conversation: emptyConversation(), busy: false, creating: false, notice: '', problem: undefined,
 };
@@ -143,14 +145,16 @@ export class Session {
   }
 
   #connect(sid: string, lastSeqNo: number, pending: SessionStream['pending']): SessionStream {
-    const { edge, url, token, WebSocket, userId, renewable = false } = this.#world;
-    let opened = false;
+    const { edge, url, token, WebSocket, userId, renew } = this.#world;
+    let openedAtMs = Infinity;
+    let heard = false;
     const mine = (): boolean => this.#stream === undefined || this.#stream === stream;
     this.#stream = undefined;
     const stream: SessionStream = openSession({
       url, sid, token, WebSocket, lastSeqNo, pending, diagnose: () => edge.resumeSession({ userId, projectId, sid }),
       onEvent: (event) => {
         if (!mine()) return;
+        heard = true;
         const conversation = shows(this.#state.conversation, event);
         const ended = this.#state.conversation.running && !conversation.running;
         this.#set({ conversation, busy: conversation.running || stream.pending.length > 0, ...(ended ? { notice: 'answer complete' } : {}) });
@@ -163,9 +167,11 @@ export class Session {
       },
       onState: (connection) => {
         if (!mine()) return;
-        if (connection.kind === 'open') opened = true;
-        // Only after it was open: a token that is refused at once would be refused again.
-        if (renewable && opened && connection.kind === 'closed' && connection.error?.code === 'unauthorized') {
+        if (connection.kind === 'open') openedAtMs = performance.now();
+        // Only after it was of use: a token that is refused at once would be refused again, and again.
+        const served = heard || performance.now() - openedAtMs > servedMs;
+        if (renew !== undefined && served && connection.kind === 'closed' && connection.error?.code === 'unauthorized') {
+          renew();
           this.#connect(sid, stream.lastSeqNo ?? lastSeqNo, stream.pending);
           return;
         }

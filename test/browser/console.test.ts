@@ -242,7 +242,7 @@ test('console - the terms are asked for until they are accepted; signing out end
   await page.getByRole('heading', { name: 'You are not signed in' }).waitFor();
 });
 
-test('chat page - serves who is signed in with a gateway token of their own, in no storage [TOK-045] [TOK-046]', async () => {
+test('chat page - serves who is signed in with a gateway token of their own, in no storage, until the sign-in ends [TOK-045] [TOK-046]', async () => {
   const person = await world.signUp();
   const page = await world.newPage(person);
   await page.goto(platform.baseUrl);
@@ -253,6 +253,10 @@ test('chat page - serves who is signed in with a gateway token of their own, in 
   await page.reload();
   await page.locator('.said').first().waitFor();
   assert.equal(await page.evaluate(() => sessionStorage.getItem('troupe.token')), null);
+  await page.getByText('connected', { exact: true }).waitFor();
+  const ended = await platform.api('POST', authRoutes.revoke.path, { token: person.accessToken, json: { all: true } });
+  assert.equal(ended.status, 200, ended.body);
+  await page.getByRole('alert').getByRole('link', { name: 'Sign in again' }).waitFor();
   const stranger = await world.newPage();
   await stranger.goto(platform.baseUrl);
   await stranger.getByRole('link', { name: 'Sign in or create an account' }).waitFor();

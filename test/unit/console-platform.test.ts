@@ -129,7 +129,7 @@ test('chat page - a gateway token is used until a minute before its end, then on
   const server = serverOf(({ path }) => (path === '/api/auth/gateway-token' ? { status: 200, body: { access_token: `gateway-${now}`, token_type: 'Bearer', expires_in: 900 } } : undefined));
   const found = await platformIdentity(new Api(server.fetch), undefined, () => now);
   assert.ok(found.kind === 'somebody');
-  const { token, userId } = found.identity;
+  const { token, userId, renew } = found.identity;
   assert.equal(userId, 'usr_1');
   assert.deepEqual(await Promise.all([token(), token()]), ['gateway-0', 'gateway-0']);
   now = 839_999;
@@ -137,6 +137,9 @@ test('chat page - a gateway token is used until a minute before its end, then on
   now = 840_000;
   assert.deepEqual(await Promise.all([token(), token()]), ['gateway-840000', 'gateway-840000']);
   assert.equal(times(server.sent, '/api/auth/gateway-token'), 2);
+  renew?.();
+  await token();
+  assert.equal(times(server.sent, '/api/auth/gateway-token'), 3, 'a refused one is not used again, whatever its time');
 });
 
 test('chat page - a gateway without accounts, and one where nobody is signed in, are told apart', async () => {
