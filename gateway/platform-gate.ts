@@ -8,9 +8,11 @@
  */
 import { hash } from 'node:crypto';
 import { isAccountId } from '../contracts/ids.ts';
+import { limits } from '../contracts/limits.ts';
 import type { PlatformRoute } from '../contracts/platform.ts';
 import { addressTokens } from '../contracts/subjects.ts';
 import { isApiKey, type AccessVerifier } from './access.ts';
+import type { HeldBody } from './bodies.ts';
 import { bearerOf, type Gate } from './gate.ts';
 import type { PlatformRequest } from './platform-request.ts';
 
@@ -19,6 +21,8 @@ export interface PlatformAdmitted {
   readonly token: string;
   /** Of the caller's own actor, where the token says who that is. */
   readonly partitionKey?: string;
+  /** Key of the caller's bucket; undefined = nobody's. */
+  readonly bucket?: string;
   /** The daemon has answered the request as somebody's. */
   readonly believed: () => void;
 }
@@ -42,8 +46,20 @@ export class PlatformGate {
     this.#options = options;
   }
 
-  /** Throws or rejects with `rate_limited`, `forbidden`, `unauthorized`, `upstream_unavailable` (no keys yet). */
-  admit(route: PlatformRoute, request: PlatformRequest): PlatformAdmitted | Promise<PlatformAdmitted> {
+  /**
+   * A body that may be larger than `limits.bodyMaxBytes` counts as an upload of its caller. Throws or rejects with `rate_limited`, `forbidden`,
+   * `unauthorized`, `upstream_unavailable` (no keys yet).
+   */
+  admit(route: PlatformRoute, request: PlatformRequest, held?: HeldBody): PlatformAdmitted | Promise<PlatformAdmitted> {
+    const enter = (admitted: PlatformAdmitted): PlatformAdmitted => {
+      if (route.bodyMaxBytes > limits.bodyMaxBytes && admitted.bucket !== undefined) held?.upload(admitted.bucket);
+      return admitted;
+    };
+    const admitted = this.#admit(route, request);
+    return admitted instanceof Promise ? admitted.then(enter) : enter(admitted);
+  }
+
+  #admit(route: PlatformRoute, request: PlatformRequest): PlatformAdmitted | Promise<PlatformAdmitted> {
     const { gate } = this.#options;
     gate.checkAddress(request.address);
     if (!this.#isOwnSite(route, request)) throw gate.refused(request.address, 'forbidden', 'This may only be done from a page of this site.');
@@ -98,7 +114,7 @@ export class PlatformGate {
     switch (verdict.verdict) {
       case 'valid':
         gate.takeUser(verdict.value.sub);
-        return { token, partitionKey: userKey(verdict.value.sub), believed: nothing };
+        return { token, partitionKey: userKey(verdict.value.sub), bucket: verdict.value.sub, believed: nothing };
       case 'wait':
         return verdict.until;
       case 'keyless':
@@ -112,14 +128,15 @@ export class PlatformGate {
   /** What only the daemon can tell from a guess. */
   #secret(address: string, token: string, userId: string): PlatformAdmitted {
     const { gate } = this.#options;
-    gate.takeUser(secretKey(token));
+    const bucket = secretKey(token);
+    gate.takeUser(bucket);
     gate.takeAddress(address);
     let held = true;
     const believed = (): void => {
       if (held) gate.giveAddress(address);
       held = false;
     };
-    return { token, ...(isAccountId(userId) ? { partitionKey: userKey(userId) } : {}), believed };
+    return { token, bucket, ...(isAccountId(userId) ? { partitionKey: userKey(userId) } : {}), believed };
   }
 
   /**

@@ -9,6 +9,7 @@ import { coded, CodedError } from '../contracts/errors.ts';
 import type { PlatformCall, PlatformRoute, RequestContext } from '../contracts/platform.ts';
 import { platformRouteList } from '../contracts/platform-routes.ts';
 import type { Answer } from './answer.ts';
+import type { HeldBody } from './bodies.ts';
 import type { Clock } from './clock.ts';
 import type { Endpoint, Exchange, RequestHead } from './endpoint.ts';
 import type { Gate } from './gate.ts';
@@ -92,13 +93,13 @@ class RouteExchange implements Exchange {
     this.#page = route.method === 'GET' && request.prefersHtml ? options.pages.routes.get(`GET ${route.path}`) : undefined;
   }
 
-  admit(): void | Promise<void> {
+  admit(held: HeldBody): void | Promise<void> {
     const { gate, platformGate } = this.#options;
     if (this.#page !== undefined) return gate.takeAddress(this.#request.address);
     const enter = (admitted: PlatformAdmitted): void => {
       this.#admitted = admitted;
     };
-    const admitted = platformGate.admit(this.#route, this.#request);
+    const admitted = platformGate.admit(this.#route, this.#request, held);
     return admitted instanceof Promise ? admitted.then(enter) : enter(admitted);
   }
 

@@ -8,6 +8,7 @@ import { coded, errorEntry, errors } from '../../contracts/errors.ts';
 import { organizationRoutes } from '../../contracts/organization-routes.ts';
 import { platformRouteList } from '../../contracts/platform-routes.ts';
 import { limits } from '../../contracts/limits.ts';
+import { pageHeaders } from '../../gateway/page.ts';
 import { refusalAnswer, refusedOf } from '../../gateway/platform-answer.ts';
 import type { CallOptions, Reply } from '../harness/gateway.ts';
 import { silent } from '../harness/log.ts';
@@ -261,6 +262,8 @@ describe('platform http', () => {
       ['text/csv; charset=utf-8', 'attachment; filename="audit.csv"', 'private', 'nosniff'],
     );
     assert.deepEqual(reply.headers['set-cookie'], ['a=1; Path=/', 'b=2; Path=/']);
+    const page = await call('/api/auth/me', { token }, (one) => one.answer(200, '<p>', { 'content-type': 'text/html; charset=utf-8' }));
+    for (const [name, value] of Object.entries(pageHeaders)) assert.equal(page.reply.headers[name], value, name);
     const redirect = await call('/api/auth/signin/google', {}, (one) => one.answer(303, undefined, { location: 'https://accounts.example/o?x=1' }));
     assert.deepEqual([redirect.reply.status, redirect.reply.headers.location, redirect.reply.headers['content-type'], redirect.reply.text], [303, 'https://accounts.example/o?x=1', undefined, '']);
   });
