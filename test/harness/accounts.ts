@@ -54,6 +54,8 @@ export interface TestAccounts extends Omit<TestDaemons, 'link' | 'ask' | 'token'
   readonly publicKeyPem: string;
   readonly signingKeyPem: string;
   call(routeId: string, options?: CallOptions): Promise<CallReply>;
+  /** Resolves when this daemon, started again, can be asked again. */
+  reached(daemon: number): Promise<void>;
   /** Asks for a code and takes it from the mail. */
   code(email: string, ip?: string): Promise<string>;
   signUp(email: string): Promise<SignedUp>;
@@ -100,6 +102,8 @@ export const startAccounts = async (scope: TestScope, options: { readonly count?
       platform: { base_url: baseUrl, signing_key_path: join(folder, 'signing.key'), ...options.platform },
     },
   });
+  // Lists are refused until one of them has made the tables.
+  await Promise.any(daemons.daemons.map((daemon) => daemon.line(/the schema was brought up to date/, 30_000)));
   const all = await daemons.link();
   const each: Link[] = [];
   for (const daemon of daemons.daemons) each.push(await daemons.link({ socketPath: daemon.socketPath, count: 1 }));
@@ -129,8 +133,21 @@ export const startAccounts = async (scope: TestScope, options: { readonly count?
     const { access_token: accessToken } = got(await call('session_token', { token: cookie, csrf }), 200, tokenAnswer);
     return { email, userId: user.id, cookie, csrf, accessToken };
   };
+  const reached = (daemon: number): Promise<void> => new Promise((resolve) => {
+    const link = each[daemon];
+    assert.ok(link !== undefined);
+    const stop = link.onState(({ connected }) => {
+      if (connected === 0) return;
+      stop();
+      resolve();
+    });
+    if (link.state().connected > 0) {
+      stop();
+      resolve();
+    }
+  });
   return {
-    ...daemons, baseUrl, outbox, postgres, signingKeyPem, publicKeyPem: keys.publicKey.export({ type: 'spki', format: 'pem' }).toString(), call, code, signUp,
+    ...daemons, baseUrl, reached, outbox, postgres, signingKeyPem, publicKeyPem: keys.publicKey.export({ type: 'spki', format: 'pem' }).toString(), call, code, signUp,
     apiToken: async ({ cookie, csrf }) => {
       const { token, refresh_token: refreshToken } = got(await call('make_api_token', { token: cookie, csrf }), 200, pair);
       return { token, refreshToken };

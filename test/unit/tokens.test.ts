@@ -163,6 +163,11 @@ test('bearers - a cookie and a refresh token lead to their person; altered or ma
     assert.equal(bearers.cookieUser(altered), undefined, altered);
   }
   assert.ok(isAccountId(userOfHex('f'.repeat(32))));
+  // The last character of a cookie has two bits to spare: only one spelling counts.
+  const cookie = bearers.newCookie(userId);
+  const last = cookie.at(-1) ?? '';
+  const letters = 'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_';
+  for (const twin of [1, 2, 3].map((bits) => letters.charAt(letters.indexOf(last) ^ bits))) assert.equal(bearers.cookieUser(`${cookie.slice(0, -1)}${twin}`), undefined);
   for (const text of ['', 'x', `${userId}.`, `${userId}.${'A'.repeat(43)}`, 'f'.repeat(64), 'F'.repeat(64), `${bearers.newRefresh(userId)}\n`]) {
     assert.deepEqual([bearers.cookieUser(text), bearers.refreshUser(text)], [undefined, undefined]);
   }
