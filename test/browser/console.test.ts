@@ -141,7 +141,8 @@ test('console - settings: what is wrong is said at its field, only what was chan
   await page.goto(world.url(`/console/settings?org=${id}`));
   const webhook = page.getByLabel('Webhook address');
   await webhook.fill('http://plain.example/hook');
-  await page.getByRole('button', { name: 'Save' }).click();
+  const [first] = await Promise.all([page.waitForRequest((r) => r.method() === 'PATCH'), page.getByRole('button', { name: 'Save' }).click()]);
+  assert.deepEqual(first.postDataJSON(), { orgId: id, settings: { webhookUrl: 'http://plain.example/hook' } });
   await page.getByRole('alert').getByText(/https/).waitFor();
   await webhook.fill('');
   await page.getByLabel('Default model').fill('no-such-model');
