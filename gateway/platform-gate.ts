@@ -50,9 +50,9 @@ export class PlatformGate {
    * A body that may be larger than `limits.bodyMaxBytes` counts as an upload of its caller. Throws or rejects with `rate_limited`, `forbidden`,
    * `unauthorized`, `upstream_unavailable` (no keys yet).
    */
-  admit(route: PlatformRoute, request: PlatformRequest, held?: HeldBody): PlatformAdmitted | Promise<PlatformAdmitted> {
+  admit(route: PlatformRoute, request: PlatformRequest, held: HeldBody): PlatformAdmitted | Promise<PlatformAdmitted> {
     const enter = (admitted: PlatformAdmitted): PlatformAdmitted => {
-      if (route.bodyMaxBytes > limits.bodyMaxBytes && admitted.bucket !== undefined) held?.upload(admitted.bucket);
+      if (route.bodyMaxBytes > limits.bodyMaxBytes && admitted.bucket !== undefined) held.upload(admitted.bucket);
       return admitted;
     };
     const admitted = this.#admit(route, request);

@@ -54,7 +54,7 @@ class StreamExchange implements Exchange {
     const enter = (admitted: PlatformAdmitted): void => {
       this.#admitted = admitted;
     };
-    const admitted = this.#options.platformGate.admit(this.#route, this.#request);
+    const admitted = this.#options.platformGate.admit(this.#route, this.#request, held);
     return admitted instanceof Promise ? admitted.then(enter) : enter(admitted);
   }
 

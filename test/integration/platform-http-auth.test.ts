@@ -1,6 +1,7 @@
 /** Who may call the platform, as far as the gateway decides it: access tokens, API keys, cookies, the site a request comes from, and what guesses cost. */
 import assert from 'node:assert/strict';
 import { createPublicKey } from 'node:crypto';
+import { request } from 'node:https';
 import { after, before, describe, test } from 'node:test';
 import { exportSPKI, generateKeyPair, importJWK, SignJWT, UnsecuredJWT } from 'jose';
 import { authRoutes } from '../../contracts/auth-routes.ts';
@@ -279,4 +280,34 @@ describe('platform limits', () => {
     assert.deepEqual([oauth.status, Object(oauth.json).error], [429, 'rate_limited']);
     assert.equal(edge.reached.length, 0);
   }));
+});
+
+test('platform limits - uploads under way are bounded per caller where a body may be large, by any token, and end with their answer', async () => {
+  const edge = await startPlatformEdge();
+  const path = '/api/v1/chat/completions';
+  try {
+    for (const token of [await edge.access(alice), `trp_sk_${'a'.repeat(43)}`]) {
+      const begun = Array.from({ length: limits.uploadsPerUserMax }, () => {
+        const sent = request({
+          host: '127.0.0.1', servername: 'localhost', port: edge.port, path, method: 'POST', ca: edge.ca, agent: false,
+          headers: { authorization: `Bearer ${token}`, 'content-type': 'application/json', 'content-length': 1_000 },
+        });
+        sent.write('{');
+        return sent;
+      });
+      // Their own resets are what ends them.
+      for (const sent of begun) sent.on('error', () => undefined);
+      // Each other call is a look at what has arrived.
+      while (edge.gateway.requests < begun.length) await edge.call('/healthz');
+      const over = await edge.call(path, { token, body: {} });
+      assert.deepEqual([over.status, Object(Object(over.json).error).type], [429, 'rate_limit_error']);
+      // Another caller of the same address is not held up.
+      assert.equal((await edge.call(path, { token: await edge.access('usr_00000000000000000000000002'), body: {} })).status, 400);
+      for (const sent of begun) sent.destroy();
+      while (edge.gateway.requests > 0) await edge.call('/healthz');
+      assert.equal((await edge.call(path, { token, body: {} })).status, 400);
+    }
+  } finally {
+    await edge.stop();
+  }
 });
