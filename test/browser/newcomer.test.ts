@@ -1,117 +1,168 @@
 /**
- * The whole way of a newcomer, in Chromium and with the real `troupe` command against the real stack: signs up in the browser, approves a
- * command line, makes an organization, invites a second person who accepts, makes a key and uses it, is removed and loses access at once,
- * on the page, on the command line, and in the running chat.
+ * The whole way of a newcomer, in Chromium and with the real `troupe` command, against a whole Troupe of two gateways on one port and two
+ * daemons: signs up in the browser, accepts the terms, approves a command line, makes an organization, invites a second person who joins,
+ * makes a key and uses it, is removed and loses access at once: on the page, on the command line, over HTTP and in what is running.
  */
 import assert from 'node:assert/strict';
-import { mkdtemp, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
-import { test } from 'node:test';
+import { after, afterEach, before, test } from 'node:test';
 import type { Page } from 'playwright-core';
 import { z } from 'zod';
+import { authRoutes, tokenAnswer } from '../../contracts/auth-routes.ts';
+import { chatRoutes } from '../../contracts/chat-routes.ts';
 import { organizationRoutes } from '../../contracts/organization-routes.ts';
+import { organizationListed } from '../../contracts/organization.ts';
+import { routes } from '../../contracts/routes.ts';
 import { confirm, ConsoleWorld, row } from '../harness/console-world.ts';
-import { Troupe, type Ran } from '../harness/troupe.ts';
+import { commandLine, openStream, shownCode } from '../harness/newcomer.ts';
+import { answered, type TestPlatform } from '../harness/platform.ts';
 
-test('newcomer - from sign-up to removal, in the browser and on the command line [DEV-030] [ORG-010] [ORG-038] [ORG-041] [ORG-052] [KEY-010] [CLI-008] [CLI-014]', async (t) => {
-  const world = await ConsoleWorld.start();
-  t.after(async () => {
-    await world.endTest().finally(() => world.stop());
-  });
-  const { platform } = world;
-  const home = await mkdtemp(join(tmpdir(), 'troupe-newcomer-'));
-  t.after(() => rm(home, { recursive: true, force: true }));
-  const env = { HOME: home, TROUPE_CA: platform.caPath, TROUPE_API_BASE: platform.baseUrl };
-  const command = (args: readonly string[], more: Record<string, string> = {}): Troupe => new Troupe(args, home, { ...env, ...more });
-  const ran = async (args: readonly string[], more?: Record<string, string>): Promise<Ran> => {
-    const started = command(args, more);
-    started.endInput();
-    return started.ended;
-  };
-  const signIn = async (page: Page, email: string): Promise<void> => {
-    await page.getByLabel('E-mail address').fill(email);
-    await page.getByRole('button', { name: 'Send me a code' }).click();
-    const code = /(?<!\d)\d{8}(?!\d)/.exec((await platform.outbox.next(email)).text)?.[0] ?? assert.fail('no code in the mail');
-    await page.getByLabel('Code').fill(code);
-    await page.getByRole('button', { name: 'Sign in' }).click();
-  };
+let world: ConsoleWorld;
+let platform: TestPlatform;
 
-  // A command line asks; the newcomer signs up on the way to approving it.
-  const newcomer = world.newEmail();
-  const login = command(['auth', 'login', '--no-browser']);
-  t.after(() => login.kill());
-  await login.saw('Your code:', 'err');
-  const address = /https:\/\/\S+\/device\?code=\S+/.exec(login.err)?.[0] ?? assert.fail(login.err);
+before(async () => {
+  world = await ConsoleWorld.start({ gateways: 2, daemons: 2, onePort: true });
+  ({ platform } = world);
+});
+after(() => world.stop());
+afterEach(() => world.endTest());
+
+const signIn = async (page: Page, email: string): Promise<void> => {
+  await page.getByLabel('E-mail address').fill(email);
+  await page.getByRole('button', { name: 'Send me a code' }).click();
+  const code = /(?<!\d)\d{8}(?!\d)/.exec((await platform.outbox.next(email)).text)?.[0] ?? assert.fail('no code in the mail');
+  await page.getByLabel('Code').fill(code);
+  await page.getByRole('button', { name: 'Sign in' }).click();
+};
+const acceptTerms = async (page: Page): Promise<void> => {
+  await page.goto(world.url('/console/account'));
+  await page.getByRole('link', { name: 'Read and accept them' }).click();
+  for (const box of await page.getByRole('checkbox').all()) await box.check();
+  await page.getByRole('button', { name: 'Accept and continue' }).click();
+  await page.waitForURL(world.url('/console/account'));
+};
+const status = z.strictObject({ authenticated: z.boolean(), source: z.string(), expiresAt: z.iso.datetime() });
+const organizations = z.strictObject({ organizations: z.array(organizationListed) });
+
+test('newcomer - signs up, approves the command line, makes an organization, invites; who joined makes a key and uses it, is removed, and all of it ends at once [DEV-030] [ORG-010] [ORG-038] [ORG-041] [ORG-052] [KEY-001] [CLI-008] [CLI-014]', { timeout: 180_000 }, async (t) => {
+  // A newcomer signs up in the browser and accepts the terms.
+  const ada = world.newEmail();
   const page = await world.newPage();
-  await page.goto(address);
-  await signIn(page, newcomer);
+  await page.goto(world.url('/signin'));
+  await signIn(page, ada);
+  await acceptTerms(page);
+
+  // Their command line shows an address and a code; the page of that address approves it.
+  const mine = await commandLine(t, platform);
+  const login = mine.start(['auth', 'login']);
+  const { url, userCode } = await shownCode(login);
+  await page.goto(url);
+  await page.getByText(userCode, { exact: true }).waitFor();
   await page.getByRole('button', { name: 'Approve' }).click();
   await page.getByRole('heading', { name: 'Approved' }).waitFor();
   const signedIn = await login.ended;
   assert.equal(signedIn.code, 0, signedIn.err);
-  assert.match(signedIn.out, new RegExp(newcomer));
+  assert.ok(signedIn.out.includes(ada));
+  const seen = await mine.json(['auth', 'status'], status);
+  assert.deepEqual([seen.authenticated, seen.source], [true, 'config-file']);
 
-  // An organization, and a second person who comes by mail.
+  // An organization, made on the page, seen by the command, which invites a second person.
   await page.goto(world.url('/console'));
   await page.getByRole('textbox', { name: 'Name' }).fill('Acme');
   await page.getByRole('textbox', { name: 'Address' }).fill('newcomers-acme');
   await page.getByRole('button', { name: 'Create organization' }).click();
   await page.getByRole('heading', { level: 1, name: 'Acme' }).waitFor();
-  const orgId = new URL(page.url()).searchParams.get('org') ?? '';
-  assert.match((await ran(['org', 'list'])).out, /newcomers-acme/);
-  const second = world.newEmail();
-  await page.getByRole('link', { name: 'Invitations' }).click();
-  await page.getByLabel('E-mail address').fill(second);
-  await page.getByLabel('Role').selectOption('admin');
-  await page.getByRole('button', { name: 'Send invitation' }).click();
-  await row(page, second).waitFor();
+  const { organizations: [acme] } = await mine.json(['org', 'list'], organizations);
+  assert.deepEqual([acme?.slug, acme?.role], ['newcomers-acme', 'owner']);
+  const orgId = acme?.id ?? '';
+  const bob = world.newEmail();
+  const invited = await mine.run(['org', 'invite', bob, '--role', 'admin']);
+  assert.equal(invited.code, 0, invited.err);
+
+  // The second opens the mailed link in a browser of their own, signs up, joins, accepts the terms, makes a token for their command line.
   const theirs = await world.newPage();
-  await theirs.goto(await world.inviteLink(second));
+  await theirs.goto(await world.inviteLink(bob));
   await theirs.getByRole('link', { name: 'Sign in or create an account' }).click();
-  await signIn(theirs, second);
+  await signIn(theirs, bob);
   await theirs.getByRole('button', { name: 'Join Acme' }).click();
-  await row(theirs, second).waitFor();
+  await row(theirs, bob).waitFor();
+  await acceptTerms(theirs);
+  await theirs.goto(world.url(authRoutes.apiToken.path));
+  await theirs.getByRole('button', { name: 'Make a token' }).click();
+  const token = await theirs.getByLabel('Token', { exact: true }).inputValue();
+  const other = await commandLine(t, platform);
+  const pasted = await other.run(['auth', 'login', '--manual'], { input: `${token}\n` });
+  assert.equal(pasted.code, 0, pasted.err);
+  assert.ok(!`${pasted.out}${pasted.err}`.includes(token), 'the token is not printed');
 
-  // The second makes a key, and it works on the command line.
-  await theirs.getByRole('link', { name: 'API keys' }).click();
-  await theirs.getByRole('textbox', { name: 'Name' }).fill('CI');
-  await theirs.getByLabel('org.read').check();
-  await theirs.getByLabel('member.list').check();
-  await theirs.getByRole('button', { name: 'Create key' }).click();
-  const key = await theirs.getByLabel('API key', { exact: true }).inputValue();
-  const members = async (): Promise<{ status: number; emails: string[] }> => {
-    const { status, json } = await platform.api('GET', `${organizationRoutes.members.path}?orgId=${orgId}`, { token: key });
-    const read = z.object({ members: z.array(z.object({ email: z.string() })) }).safeParse(json);
-    return { status, emails: read.success ? read.data.members.map(({ email }) => email) : [] };
-  };
-  assert.deepEqual(await members(), { status: 200, emails: [newcomer, second] });
-  const status = await ran(['auth', 'status', '--json'], { TROUPE_TOKEN: key });
-  assert.equal(status.code, 0, status.err);
-  assert.ok(!`${status.out}${status.err}`.includes(key.slice(-20)), 'the key is not printed');
+  // They make a key on the command line, and use it: the organization's members, and a chat that the organization pays for.
+  const made = await other.run(['keys', 'create', 'CI', '--scope', 'member.list', '--scope', 'chat.create']);
+  assert.equal(made.code, 0, made.err);
+  const key = made.out.trim();
+  const members = async (bearer: string): Promise<number> => (await platform.api('GET', `${organizationRoutes.members.path}?orgId=${orgId}`, { token: bearer })).status;
+  const complete = async (): Promise<number> =>
+    (await platform.api('POST', chatRoutes.completions.path, { token: key, json: { model: 'mock', messages: [{ role: 'user', content: 'hello' }] } })).status;
+  assert.deepEqual([await members(key), await complete(), await members(token)], [200, 200, 200]);
 
-  // The second chats in the organization when they are removed: all of it ends at once, and their own workspace stays.
+  // They chat in the organization: on the page, and with a program; and in their own workspace.
+  const gatewayToken = async (body: object): Promise<string> =>
+    answered(await platform.api('POST', authRoutes.gatewayToken.path, { token, json: body }), 200, tokenAnswer).access_token;
+  const { id: userId } = answered(await platform.api('GET', authRoutes.me.path, { token }), 200, z.object({ id: z.string() }));
+  const within = await gatewayToken({ orgId });
+  const streams = [await openStream(t, platform, within, userId), await openStream(t, platform, within, userId)];
+  const ownStream = await openStream(t, platform, await gatewayToken({}), userId);
   const chat = await theirs.context().newPage();
   await chat.goto(world.url(`/?org=${orgId}`));
   await chat.getByLabel('Message', { exact: true }).fill('hello');
   await chat.keyboard.press('Enter');
   await chat.getByText('answer complete').waitFor();
-  await page.getByRole('link', { name: 'Members' }).click();
-  await page.getByRole('button', { name: `Remove ${second}` }).click();
+
+  // They are removed: nothing of the organization answers them any more, what is theirs stays.
+  await theirs.goto(world.url(`/console/members?org=${orgId}`));
+  await row(theirs, bob).waitFor();
+  await page.reload();
+  await page.getByRole('button', { name: `Remove ${bob}` }).click();
   await confirm(page, 'Remove');
-  await row(page, second).waitFor({ state: 'detached' });
+  await row(page, bob).waitFor({ state: 'detached' });
+  assert.equal(await members(token), 404);
+  assert.equal((await platform.api('POST', authRoutes.gatewayToken.path, { token, json: { orgId } })).status, 404);
+  assert.equal((await platform.api('POST', routes.createSession.path, { token: within, json: { user_id: userId, project_id: 'p' } })).status, 401);
+  for (const stream of streams) assert.equal((await stream.closed).code, 1008);
   await chat.getByRole('alert').waitFor();
   await theirs.getByRole('link', { name: 'Audit log' }).click();
   await theirs.getByRole('alert').getByText('There is nothing here').waitFor();
-  await theirs.goto(world.url('/console'));
-  await theirs.getByText('You are in no organization yet').waitFor();
-  await chat.goto(platform.baseUrl);
-  await chat.getByText('Talk to an agent').waitFor();
-  assert.deepEqual(await members(), { status: 200, emails: [newcomer] }, 'the key is the organization\'s and stays until it is revoked');
+  const listed = await other.run(['org', 'members', '--org', orgId]);
+  assert.equal(listed.code, 4);
+  assert.match(listed.err, /no organization/);
+  assert.deepEqual(await other.json(['org', 'list'], organizations), { organizations: [] });
+  assert.equal((await other.json(['auth', 'status'], status)).authenticated, true);
+  await ownStream.chat('still here');
+
+  // The key is the organization's; it ends when it is revoked.
+  assert.deepEqual([await members(key), await complete()], [200, 200]);
   await page.getByRole('link', { name: 'API keys' }).click();
   await page.getByRole('button', { name: 'Revoke the key CI' }).click();
   await confirm(page, 'Revoke');
   await row(page, 'CI').getByText(/^revoked/).waitFor();
-  assert.equal((await members()).status, 401);
-  assert.notEqual((await ran(['auth', 'status'], { TROUPE_TOKEN: key })).code, 0);
+  assert.deepEqual([await members(key), await complete()], [401, 401]);
+  assert.equal((await mine.run(['auth', 'status'], { env: { TROUPE_TOKEN: key } })).code, 4);
+
+  // The log on the page tells the story.
+  await page.getByRole('link', { name: 'Audit log' }).click();
+  await row(page, 'api_key.revoked').waitFor();
+  const told = await page.getByRole('region', { name: 'Audit log' }).getByRole('listitem').locator('strong').allInnerTexts();
+  assert.deepEqual(told, ['api_key.revoked', 'member.removed', 'api_key.created', 'member.joined', 'member.invited', 'organization.created']);
+});
+
+test('newcomer - a command line that is denied in the browser says so, stores nothing and ends with an error [CLI-012]', { timeout: 60_000 }, async (t) => {
+  const person = await world.signUp();
+  const command = await commandLine(t, platform);
+  const login = command.start(['auth', 'login']);
+  const page = await world.newPage(person);
+  await page.goto((await shownCode(login)).url);
+  await page.getByRole('button', { name: 'Deny' }).click();
+  await page.getByRole('heading', { name: 'Denied' }).waitFor();
+  const ended = await login.ended;
+  assert.deepEqual([ended.code, ended.out], [4, '']);
+  assert.match(ended.err, /access_denied/);
+  assert.equal(await command.config(), undefined);
 });

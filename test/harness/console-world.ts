@@ -11,7 +11,7 @@ import { organizationRoutes } from '../../contracts/organization-routes.ts';
 import { cookieNames } from '../../contracts/platform.ts';
 import { launchBrowser } from './browser.ts';
 import { complaintsOf } from './page-check.ts';
-import { answered, startPlatform, type Person, type TestPlatform } from './platform.ts';
+import { answered, startPlatform, type Person, type PlatformOptions, type TestPlatform } from './platform.ts';
 
 export const tabs = (page: Page): Promise<string[]> => page.getByRole('navigation', { name: /^Views of/ }).getByRole('link').allInnerTexts();
 export const row = (page: Page, text: string): Locator => page.getByRole('listitem').filter({ hasText: text });
@@ -29,8 +29,8 @@ export class ConsoleWorld {
     this.#browser = browser;
   }
 
-  static async start(): Promise<ConsoleWorld> {
-    const [platform, browser] = await Promise.all([startPlatform(undefined, { gateway: { auth: { platform: true } } }), launchBrowser()]);
+  static async start(options: Omit<PlatformOptions, 'gateway'> = {}): Promise<ConsoleWorld> {
+    const [platform, browser] = await Promise.all([startPlatform(undefined, { ...options, gateway: { auth: { platform: true } } }), launchBrowser()]);
     return new ConsoleWorld(platform, browser);
   }
 
