@@ -88,6 +88,9 @@ test('console - a taken or reserved address and an empty answer are said at the 
     await problem.getByText(said).waitFor();
     assert.equal(await address.getAttribute('aria-invalid'), 'true');
   }
+  await page.getByRole('textbox', { name: 'Name' }).click();
+  await page.keyboard.type(' and more');
+  assert.equal(await page.getByRole('textbox', { name: 'Name' }).inputValue(), 'Another and more', 'what is written elsewhere stays there');
 });
 
 test('console - an API key is shown once, works, is listed by its prefix and refused after revocation [KEY-001] [KEY-003] [KEY-004]', async () => {

@@ -88,7 +88,8 @@ export interface Action {
   clear(): void;
 }
 
-export const useAction = (): Action => {
+/** `inWords`: says a problem as this form does. Once for each failure: a field takes the focus when its problem is a new one. */
+export const useAction = (inWords: (problem: Problem) => Problem = (problem) => problem): Action => {
   const desk = useDesk();
   const [state, setState] = useState<{ busy: boolean; problem: Problem | undefined }>({ busy: false, problem: undefined });
   const running = useRef(false);
@@ -105,7 +106,7 @@ export const useAction = (): Action => {
         return true;
       } catch (error) {
         if (error instanceof CodedError && error.entry.http === 401) desk.signedOut();
-        setState({ busy: false, problem: problemOf(error) });
+        setState({ busy: false, problem: inWords(problemOf(error)) });
         return false;
       } finally {
         running.current = false;

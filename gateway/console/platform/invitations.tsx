@@ -10,14 +10,15 @@ const answer = fields({ invitations: list(readInvitation) });
 const invited = fields({ invitation: readInvitation });
 const offered = ['viewer', 'member', 'admin'] as const;
 
-const atEmail = (problem: Problem | undefined): Problem | undefined =>
-  (problem?.code === 'conflict' ? { ...problem, field: 'email', message: 'This person is a member already.' }
-    : problem?.code === 'validation_error' && problem.field === 'email' ? { ...problem, message: 'This is not an e-mail address we can write to.' }
+const atEmail = (problem: Problem): Problem =>
+  (problem.code === 'conflict' ? { ...problem, field: 'email', message: 'This person is a member already.' }
+    : problem.code === 'validation_error' && problem.field === 'email' ? { ...problem, message: 'This is not an e-mail address we can write to.' }
       : problem);
 
 export const Invitations = ({ organization }: { organization: Listed }): VNode => {
   const desk = useDesk();
-  const action = useAction();
+  const action = useAction(atEmail);
+  const { problem } = action;
   const [email, setEmail] = useState('');
   const [role, setRole] = useState<(typeof offered)[number]>('member');
   const { loaded, reload } = useLoaded(organization.id, () => desk.api.get('/api/organization/invitations', { orgId: organization.id }, answer));
@@ -34,12 +35,11 @@ export const Invitations = ({ organization }: { organization: Listed }): VNode =
     desk.say(`The invitation of ${invitation.email} was revoked`);
     await reload();
   };
-  const problem = atEmail(action.problem);
   return (
     <>
       <section class="card" aria-labelledby="invite">
         <h2 id="invite">Invite somebody</h2>
-        <Form label="Invite somebody" submit="Send invitation" action={{ ...action, problem }} fields={['email']} onSubmit={invite}>
+        <Form label="Invite somebody" submit="Send invitation" action={action} fields={['email']} onSubmit={invite}>
           <Field label="E-mail address" name="email" inputMode="email" value={email} onInput={setEmail} problem={problem} required maxLength={254} autocomplete="off" spellcheck={false} />
           <Select label="Role" name="role" value={role} options={offered} onChange={setRole} />
           <p class="hint">A link is mailed to this address. It is valid for 14 days, for this address only.</p>

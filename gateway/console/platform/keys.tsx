@@ -11,13 +11,14 @@ const path = '/api/organization/api-keys';
 const answer = fields({ keys: list(readKey) });
 const made = fields({ name: text, key: text });
 
-const named = (problem: Problem | undefined): Problem | undefined =>
-  (problem?.code === 'plan_limit' ? { ...problem, message: 'Your plan allows no more API keys. Revoke one you do not need.' }
-    : problem?.code === 'validation_error' && problem.field?.startsWith('scopes') === true ? { ...problem, message: 'Choose at least one permission.' } : problem);
+const named = (problem: Problem): Problem =>
+  (problem.code === 'plan_limit' ? { ...problem, message: 'Your plan allows no more API keys. Revoke one you do not need.' }
+    : problem.code === 'validation_error' && problem.field?.startsWith('scopes') === true ? { ...problem, message: 'Choose at least one permission.' } : problem);
 
 const Create = ({ organization, onMade }: { organization: Listed; onMade: (key: { name: string; key: string }) => Promise<void> }): VNode => {
   const desk = useDesk();
-  const action = useAction();
+  const action = useAction(named);
+  const { problem } = action;
   const [name, setName] = useState('');
   const [scopes, setScopes] = useState<ReadonlySet<string>>(new Set());
   const tick = (scope: string, on: boolean): void => {
@@ -31,11 +32,10 @@ const Create = ({ organization, onMade }: { organization: Listed; onMade: (key: 
       await onMade(key);
     });
   };
-  const problem = named(action.problem);
   return (
     <section class="card" aria-labelledby="create">
       <h2 id="create">New API key</h2>
-      <Form label="New API key" submit="Create key" action={{ ...action, problem }} fields={['name']} onSubmit={create}>
+      <Form label="New API key" submit="Create key" action={action} fields={['name']} onSubmit={create}>
         <Field label="Name" name="name" value={name} onInput={setName} problem={problem} required maxLength={128} autocomplete="off" hint="What will use it, so that you know it later." />
         <fieldset>
           <legend>What it may do</legend>

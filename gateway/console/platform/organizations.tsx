@@ -8,14 +8,15 @@ import { day, readCreated, type Listed } from './resources.ts';
 import { slugOf } from './rights.ts';
 
 /** A taken address is about the slug, whatever words the server has for it. */
-const atSlug = (problem: Problem | undefined): Problem | undefined =>
-  (problem?.code === 'conflict' ? { ...problem, field: 'slug', message: 'This address is taken. Choose another.' }
-    : problem?.code === 'validation_error' && problem.field === 'slug' ? { ...problem, message: '3 to 32 of a-z, 0-9 and hyphen; it starts and ends with a letter or digit, and some words are reserved.' }
+const atSlug = (problem: Problem): Problem =>
+  (problem.code === 'conflict' ? { ...problem, field: 'slug', message: 'This address is taken. Choose another.' }
+    : problem.code === 'validation_error' && problem.field === 'slug' ? { ...problem, message: '3 to 32 of a-z, 0-9 and hyphen; it starts and ends with a letter or digit, and some words are reserved.' }
       : problem);
 
 const Create = (): VNode => {
   const desk = useDesk();
-  const action = useAction();
+  const action = useAction(atSlug);
+  const { problem } = action;
   const [name, setName] = useState('');
   const [slug, setSlug] = useState<string>();
   const address = slug ?? slugOf(name);
@@ -27,11 +28,10 @@ const Create = (): VNode => {
       desk.go({ view: 'members', org: made.id });
     });
   };
-  const problem = atSlug(action.problem);
   return (
     <section class="card" aria-labelledby="create">
       <h2 id="create">New organization</h2>
-      <Form label="New organization" submit="Create organization" action={{ ...action, problem }} fields={['name', 'slug']} onSubmit={create}>
+      <Form label="New organization" submit="Create organization" action={action} fields={['name', 'slug']} onSubmit={create}>
         <Field label="Name" name="name" value={name} onInput={setName} problem={problem} required maxLength={128} autocomplete="off" />
         <Field
           label="Address" name="slug" value={address} onInput={setSlug} problem={problem} required maxLength={64} autocomplete="off" spellcheck={false}

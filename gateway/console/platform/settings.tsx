@@ -11,8 +11,8 @@ import { WebhookState } from './webhook.tsx';
 const path = '/api/organization';
 const memberList = fields({ members: list(readMember) });
 
-const inWords = (problem: Problem | undefined): Problem | undefined => {
-  if (problem?.code !== 'validation_error') return problem;
+const inWords = (problem: Problem): Problem => {
+  if (problem.code !== 'validation_error') return problem;
   if (problem.field?.endsWith('webhookUrl') === true) return { ...problem, message: 'This must be an https address without a user name or fragment.' };
   if (problem.field?.endsWith('retentionDays') === true) return { ...problem, message: 'This must be a whole number of days, from 1.' };
   return problem;
@@ -23,7 +23,8 @@ const daysOf = (typed: string): number | string | null => (typed.trim() === '' ?
 
 const Settings = ({ organization, now, onChanged }: { organization: Listed; now: Organization; onChanged: (changed: Organization) => void }): VNode => {
   const desk = useDesk();
-  const action = useAction();
+  const action = useAction(inWords);
+  const { problem } = action;
   const [name, setName] = useState(now.name);
   const [model, setModel] = useState(now.settings.defaultModel);
   const [sharedMemory, setSharedMemory] = useState(now.settings.sharedMemory);
@@ -47,11 +48,10 @@ const Settings = ({ organization, now, onChanged }: { organization: Listed; now:
       desk.say('Saved');
     });
   };
-  const problem = inWords(action.problem);
   return (
     <section class="card" aria-labelledby="settings">
       <h2 id="settings">Settings</h2>
-      <Form label="Settings" submit="Save" action={{ ...action, problem }} fields={['name', 'defaultModel', 'webhookUrl', 'retentionDays']} onSubmit={save}>
+      <Form label="Settings" submit="Save" action={action} fields={['name', 'defaultModel', 'webhookUrl', 'retentionDays']} onSubmit={save}>
         <Field label="Name" name="name" value={name} onInput={setName} problem={problem} required maxLength={128} autocomplete="off" />
         <Field label="Default model" name="defaultModel" value={model} onInput={setModel} problem={problem} required maxLength={128} autocomplete="off" spellcheck={false} hint="Used where a request names no model." />
         <label class="tick"><input type="checkbox" name="sharedMemory" checked={sharedMemory} onChange={(event) => { setSharedMemory(event.currentTarget.checked); }} />Members share one memory</label>
