@@ -37,6 +37,18 @@ describe('platform pages', () => {
   const strict = (reply: Reply): void => {
     for (const name of ['content-security-policy', 'x-content-type-options', 'referrer-policy', 'cross-origin-opener-policy']) assert.equal(reply.headers[name], pageHeaders[name], name);
   };
+  test('platform pages - their headers admit nothing inline, nothing foreign, no frame, and forms to this site only', () => {
+    const policy = new Map((pageHeaders['content-security-policy'] ?? '').split('; ').map((directive) => {
+      const [name = '', ...values] = directive.split(' ');
+      return [name, values.join(' ')] as const;
+    }));
+    for (const [name, value] of [['default-src', '\'none\''], ['script-src', '\'self\''], ['style-src', '\'self\''], ['base-uri', '\'none\''], ['form-action', '\'self\''], ['frame-ancestors', '\'none\'']] as const) {
+      assert.equal(policy.get(name), value, name);
+    }
+    const { 'x-content-type-options': sniff, 'cross-origin-opener-policy': opener, 'referrer-policy': referrer, 'cache-control': cache } = pageHeaders;
+    assert.deepEqual([sniff, opener, referrer, cache], ['nosniff', 'same-origin', 'same-origin', 'no-store']);
+  });
+
   const post = (path: string, text: string, options: CallOptions = {}): Promise<Reply> =>
     edge.call(path, { method: 'POST', body: text, ...options, headers: { ...formType, ...browser, ...cookie, ...options.headers } });
 
