@@ -86,7 +86,7 @@ test('device flow - what a poll lacks is named: grant type, device code [DEV-021
   const refused = (body: unknown): Promise<string> => codeOf(flow.call('deviceToken', { body }));
   assert.equal(await refused({ grant_type: 'authorization_code', device_code }), 'unsupported_grant_type');
   assert.equal(await refused({ grant_type: 'refresh_token', refresh_token: 'a' }), 'unsupported_grant_type');
-  assert.equal(await refused({ device_code }), 'invalid_request');
+  assert.equal(await refused({ device_code }), 'unsupported_grant_type');
   assert.equal(await refused({ grant_type: deviceGrant }), 'invalid_request');
   assert.equal(await refused({ grant_type: deviceGrant, device_code: '' }), 'invalid_request');
 });
