@@ -74,6 +74,19 @@ export const startProjections = (options: ProjectionsOptions): Projections => {
     }
   };
 
+  /** A new database has no tables until the first runner has made them: a read waits for that, as long as it would for a connection. */
+  const whenMade = async <T>(work: () => Promise<T>): Promise<T> => {
+    const deadlineAt = performance.now() + limits.postgresConnectMs;
+    for (;;) {
+      try {
+        return await work();
+      } catch (error) {
+        if (!isWithoutSchema(error) || performance.now() >= deadlineAt) throw error;
+      }
+      await new Pause().wait(limits.projectionLookMs);
+    }
+  };
+
   const positionsOf = async (name: string): Promise<Positions> => {
     try {
       return new Map((await answered(readCheckpoints(pool, name))).map(({ stream, seq }) => [stream, seq]));
@@ -117,7 +130,7 @@ export const startProjections = (options: ProjectionsOptions): Projections => {
     Promise.all(source.streams.map(async (stream) => ({ stream, seq: await source.head(stream, projection.type, org) })));
 
   return {
-    read: (work) => bounded(() => answered(work(pool))),
+    read: (work) => bounded(() => whenMade(() => answered(work(pool)))),
     waitFor: (name, position, deadlineMs) => bounded(() => waitForAll(known(name).name, [position], deadlineMs, () => look(name))),
     caughtUp: (name, org, deadlineMs) => bounded(async () => waitForAll(name, await heads(known(name), org), deadlineMs, () => look(name))),
     rebuild: async (name, deadlineMs) => {

@@ -102,8 +102,6 @@ export const startAccounts = async (scope: TestScope, options: { readonly count?
       platform: { base_url: baseUrl, signing_key_path: join(folder, 'signing.key'), ...options.platform },
     },
   });
-  // Lists are refused until one of them has made the tables.
-  await Promise.any(daemons.daemons.map((daemon) => daemon.line(/the schema was brought up to date/, 30_000)));
   const all = await daemons.link();
   const each: Link[] = [];
   for (const daemon of daemons.daemons) each.push(await daemons.link({ socketPath: daemon.socketPath, count: 1 }));
