@@ -75,6 +75,35 @@ test('accounts faults - the signing key is changed without a break: told to all 
   }
 });
 
+test('accounts faults - when the documents change, an old acceptance counts no more, and its person reads and accepts the new ones with the token they have [TOK-058] [TOK-062]', { timeout: 120_000 }, async (t) => {
+  const accounts = await startAccounts(t);
+  const ann = await accounts.signUp('ann@example.com');
+  const hashOf = async (): Promise<string> => got(await accounts.call('manifest', { token: ann.accessToken }), 200, z.object({ hash: z.string() })).hash;
+  const accept = (hash: string) => accounts.call('acceptance', { token: ann.accessToken, body: { hash, terms: true, privacy: true, processing: true, age: true } });
+  const state = async (): Promise<{ readonly accepted: boolean; readonly policy: unknown }> => ({
+    accepted: got(await accounts.call('session', { token: ann.cookie }), 200, z.object({ legalAccepted: z.boolean() })).legalAccepted,
+    policy: decodeJwt(got(await accounts.call('session_token', { token: ann.cookie, csrf: ann.csrf }), 200, tokenAnswer).access_token)['policy'],
+  });
+  const first = await hashOf();
+  assert.equal((await accept(first)).status, 200);
+  assert.deepEqual(await state(), { accepted: true, policy: first });
+
+  const path = join(accounts.folder, 'manifest.json');
+  await writeFile(path, JSON.stringify({ version: '2', documents: [{ id: 'terms', title: 'Terms', url: 'https://legal.example/terms', sha256: 'a'.repeat(64) }] }));
+  const [daemon] = accounts.daemons;
+  assert.ok(daemon !== undefined);
+  await daemon.stop();
+  await writeFile(daemon.configPath, (await readFile(daemon.configPath, 'utf8')).replace(/^signing_key_path = .*$/m, (line) => `${line}\nlegal_manifest_path = ${JSON.stringify(path)}`));
+  await daemon.start();
+  await accounts.reached(0);
+  const second = await hashOf();
+  assert.notEqual(second, first);
+  assert.deepEqual(await state(), { accepted: false, policy: first });
+  assert.equal((await accept(first)).code, 'conflict');
+  assert.equal((await accept(second)).status, 200);
+  assert.deepEqual(await state(), { accepted: true, policy: second });
+});
+
 test('accounts faults - an organization\'s key is no person: what is a person\'s own is refused, me names the key [TOK-042] [KEY-010]', { timeout: 120_000 }, async (t) => {
   const accounts = await startAccounts(t);
   const ann = await accounts.signUp('ann@example.com');

@@ -7,6 +7,7 @@ import { decodeJwt } from 'jose';
 import postgres from 'postgres';
 import { z } from 'zod';
 import { signedIn, tokenAnswer } from '../../contracts/auth-routes.ts';
+import { limits } from '../../contracts/limits.ts';
 import { cookieNames } from '../../contracts/platform.ts';
 import { answered, cookieOf, startPlatform, type ApiReply, type TestPlatform } from '../harness/platform.ts';
 
@@ -68,6 +69,20 @@ suite('accounts', { timeout: 240_000 }, () => {
     assert.deepEqual(shown(await start('known@example.com')), shown(await start('nobody@example.com')));
     assert.deepEqual(shown(await verify('known@example.com', '00000000')), shown(await verify('nobody@example.com', '00000000')));
     assert.deepEqual(shown(await verify('known@example.com', '00000000')), shown(await verify('never-asked@example.com', '00000000')));
+  });
+
+  test('accounts - codes asked for are limited by address of origin over all gateways, and by address of mail wherever the request comes from', async () => {
+    const start = (email: string, localAddress: string, gateway: number): Promise<ApiReply> => platform.api('POST', '/api/auth/email/start', { json: { email }, localAddress, gateway });
+    const limited = (reply: ApiReply, limit: number): void => {
+      assert.equal(codeOf(reply, 429), 'rate_limited');
+      assert.equal(reply.headers['x-ratelimit-limit'], String(limit));
+      assert.ok(Number(reply.headers['retry-after']) >= 1);
+    };
+    for (let i = 0; i < limits.signinStartsPerMinuteMax; i++) assert.equal((await start(`person${i}@example.com`, '127.0.0.70', i % 2)).status, 202);
+    limited(await start('one-more@example.com', '127.0.0.70', 0), limits.signinStartsPerMinuteMax);
+    assert.equal((await start('one-more@example.com', '127.0.0.71', 0)).status, 202);
+    for (let i = 0; i < limits.signinMailsPerHourMax; i++) assert.equal((await start('target@example.com', `127.0.0.${80 + i}`, i % 2)).status, 202);
+    limited(await start('target@example.com', '127.0.0.90', 1), limits.signinMailsPerHourMax);
   });
 
   test('accounts - the session cookie is bound to the host, hidden from scripts, encrypted in transit and lax [TOK-053]', async () => {
