@@ -9,7 +9,7 @@ import { createHash, randomUUID } from 'node:crypto';
 import type { z } from 'zod';
 import { chatError, chatHeaders, sseComment, sseData, sseType, type CompletionRequest } from '../../../contracts/chat.ts';
 import { chatRoutes as routes } from '../../../contracts/chat-routes.ts';
-import { completionEvents, type CompletionStart } from '../../../contracts/completion.ts';
+import { completionEvents, type CompletionPrompt, type CompletionStart } from '../../../contracts/completion.ts';
 import { coded, CodedError, errorEntry, shown } from '../../../contracts/errors.ts';
 import type { StoredEvent } from '../../../contracts/event.ts';
 import { limits } from '../../../contracts/limits.ts';
@@ -44,15 +44,18 @@ export const modelHandlers = ({ models }: Pick<PlatformDeps, 'models'>): Readonl
 
 const callerId = (caller: Caller): string => (caller.kind === 'user' ? caller.userId : caller.keyId);
 
-/** The actor of a conversation: of this caller alone, whatever the session is called. */
-const conversationAddress = (org: string, caller: Caller, context: RequestContext, prompt: CompletionStart['prompt']): ActorAddress => {
+/** What a conversation is called: the session that the caller names, else how it begins. */
+const conversationName = (context: RequestContext, prompt: CompletionPrompt): readonly ['session' | 'prefix', string] => {
   const named = context.headers?.[chatHeaders.session] ?? '';
   if (named.length > limits.chatNoteMaxChars) {
     throw coded('validation_error', `${chatHeaders.session} has at most ${limits.chatNoteMaxChars} characters.`, { details: { field: chatHeaders.session, constraint: 'length' } });
   }
-  const of = named === '' && prompt !== undefined ? ['prefix', conversationOf(prompt)] : ['session', named];
-  return { org, type: 'completion', key: createHash('sha256').update(JSON.stringify([callerId(caller), ...of])).digest('hex') };
+  return named === '' ? ['prefix', conversationOf(prompt)] : ['session', named];
 };
+
+/** The actor of a conversation: of this caller alone, whatever the conversation is called. */
+const conversationAddress = (org: string, caller: Caller, ...name: readonly string[]): ActorAddress =>
+  ({ org, type: 'completion', key: createHash('sha256').update(JSON.stringify([callerId(caller), ...name])).digest('hex') });
 
 const shownKinds = ['CompletionDelta', 'CompletionToolCall', 'CompletionFinished', 'CompletionFailed'] as const;
 type ShownKind = (typeof shownKinds)[number];
@@ -196,13 +199,19 @@ export const chatHandlers = (deps: ChatDeps): Readonly<Record<string, StreamHand
 
     const prompt = promptOf(body);
     const id = `chatcmpl-${deps.newUlid()}`;
-    const address = conversationAddress(payer.org, caller, context, prompt);
+    const name = conversationName(context, prompt);
     const start = await stored(payer.org, {
       id, model: body.model, by: callerId(caller), prompt, prompt_chars: promptChars(prompt), ...(isGiven(body.metadata) ? { metadata: body.metadata } : {}),
     });
     const head: AnswerHead = { id, created: Math.floor(deps.now() / 1_000), model: body.model };
     const reader = body.stream === true ? streamed(answer, head, body.stream_options?.include_usage === true) : collected(answer, head);
-    await follow(address, start, reader, signal);
+    try {
+      await follow(conversationAddress(payer.org, caller, ...name), start, reader, signal);
+    } catch (error) {
+      // Many that merely begin alike are no conversation: this one goes to an actor of its own. A session that was named is kept together.
+      if (!(error instanceof CodedError) || error.code !== 'session_busy' || name[0] === 'session') throw error;
+      await follow(conversationAddress(payer.org, caller, 'alone', id), start, reader, signal);
+    }
   };
 
   return { [routes.completions.id]: complete };

@@ -24,6 +24,23 @@ export interface Payer {
 
 const personal = 'personal';
 
+/**
+ * A person's memberships, the oldest first. Only who seems to have none is looked for again in what was journaled until now: a newer one would
+ * not be the oldest. When that does not come in time, there is none.
+ */
+const membershipsNow = async (projections: PlatformDeps['projections'], userId: string): Promise<readonly { readonly id: string }[]> => {
+  const read = (): Promise<readonly { readonly id: string }[]> => membershipsOf(projections, userId, limits.tokenOrgsMax);
+  const known = await read();
+  if (known.length > 0) return known;
+  try {
+    await projections.caughtUp('organizations', undefined, limits.projectionWaitMs);
+  } catch (error) {
+    if (error instanceof CodedError && error.code === 'deadline_exceeded') return known;
+    throw error;
+  }
+  return read();
+};
+
 /** Throws `not_found` (no member, no such organization), `forbidden` (role or scope), `upstream_unavailable` (Postgres, where it is needed). */
 export const createPayers = ({ actors, projections }: Pick<PlatformDeps, 'actors' | 'projections'>): ((caller: Caller, context: RequestContext) => Promise<Payer>) => {
   const ask = askBy(actors, organizationCommands);
@@ -42,7 +59,7 @@ export const createPayers = ({ actors, projections }: Pick<PlatformDeps, 'actors
     }
     if (asked === personal) return ofPerson(caller.userId);
     if (asked !== '') return ofOrganization(caller, context, asked);
-    for (const { id } of await membershipsOf(projections, caller.userId, limits.tokenOrgsMax)) {
+    for (const { id } of await membershipsNow(projections, caller.userId)) {
       try {
         return await ofOrganization(caller, context, id);
       } catch (error) {
