@@ -102,6 +102,8 @@ export const platformLimits = {
   consoleTokenTtlMs: 15 * 60_000,
   /** Logins (browsers, devices, tokens) of one person. More: the least recently used of the same kind ends, else of any. */
   grantsMax: 64,
+  /** Identities of sign-in providers that an account remembers; the oldest is forgotten. All of them had the account's verified address. */
+  identitiesMax: 16,
   /** Rotated refresh tokens of one person that are known when they come again; the oldest is forgotten, and then merely refused. */
   formerRefreshMax: 2_048,
   /** Access tokens of one person that were revoked singly and have not expired. More: the token's whole login ends. */

@@ -73,7 +73,7 @@ const changed = (state: UserState, id: string, change: (grant: Grant) => Grant):
 export const fold: { readonly [K in keyof UserEvents]: (state: UserState, event: PayloadOf<UserEvents[K]>) => UserState } = {
   AccountCreated: (state, e) => ({ ...state, profile: { email: e.email, name: e.name, created_at: e.at, identities: [], policy: '' } }),
   NameLearnt: (state, e) => withProfile(state, (p) => ({ ...p, name: e.name })),
-  IdentityAdded: (state, e) => withProfile(state, (p) => ({ ...p, identities: [...p.identities, { provider: e.provider, provider_id: e.provider_id }] })),
+  IdentityAdded: (state, e) => withProfile(state, (p) => ({ ...p, identities: [...p.identities, { provider: e.provider, provider_id: e.provider_id }].slice(-limits.identitiesMax) })),
   GrantOpened: (state, e) => {
     const swept = sweep(state, e.at);
     return { ...swept, grants: [...swept.grants, { ...e.grant, created_at: e.at, used_at: null }] };

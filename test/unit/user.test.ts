@@ -43,6 +43,14 @@ test('user - the first sign-in makes the account, later ones and other providers
   assert.equal(await codeOf(signIn('grt_4', 'c4', 'eve@example.com')), 'conflict');
 });
 
+test('user - identities of an account are bounded', async () => {
+  const { cluster, ask, signIn, grant } = setup();
+  await signIn();
+  for (let i = 0; i < limits.identitiesMax; i++) await ask(address, 'sign_in', { email: 'ann@example.com', name: '', provider: 'google', provider_id: String(i), grant: grant(`grt_g${i}`, 'browser', `g${i}`) });
+  assert.deepEqual((await ask(address, 'profile', {})).identities, ['google']);
+  assert.equal(domainOf(cluster, address).filter((line) => line.startsWith('IdentityAdded')).length, limits.identitiesMax + 1);
+});
+
 test('user - nobody is asked for in vain: an account that was never made is unauthorized, and nothing is journaled', async () => {
   const { ask, grant, events } = setup();
   assert.equal(await codeOf(ask(address, 'open_grant', { grant: grant('grt_1', 'device', 's') })), 'unauthorized');
