@@ -118,16 +118,16 @@ describe('public chat upstream', () => {
 
   for (const stream of [true, false]) {
     test(`public chat upstream - a client that leaves ends the vendor's call, and what was used is metered (stream: ${stream})`, async () => {
-      const called = Promise.withResolvers<Promise<void>>();
+      const called = Promise.withResolvers<{ readonly gone: Promise<void> }>();
       script.push((request, response) => {
         sse(response);
         response.write(openaiChunk({ content: 'one two ' }));
-        called.resolve(request.gone);
+        called.resolve(request);
       });
       const before = (await metered()).length;
       const leave = new AbortController();
       const answer = world.client(ada.accessToken).chat.completions.create({ model: 'm', messages: say('go on'), stream }, { signal: leave.signal });
-      const gone = await called.promise;
+      const { gone } = await called.promise;
       if (stream) {
         for await (const chunk of (await answer) as AsyncIterable<{ choices: { delta: { content?: string } }[] }>) if (chunk.choices[0]?.delta.content === 'one two ') break;
       }
@@ -144,12 +144,10 @@ describe('public chat upstream', () => {
   }
 
   test('public chat upstream - what a client sees is in the journal, and a daemon that dies is told of at the end of the stream', async () => {
-    const called = Promise.withResolvers<Promise<void>>();
     const more = Promise.withResolvers<void>();
-    script.push(async (request, response) => {
+    script.push(async (_, response) => {
       sse(response);
       response.write(openaiChunk({ content: 'first ' }));
-      called.resolve(request.gone);
       await more.promise;
       response.end(openaiChunk({ content: 'second' }, 'stop') + openaiUsage(3, 2) + openaiDone);
     });
