@@ -48,9 +48,9 @@ class ToolView extends Component<{ tool: Tool; live: boolean; onApprove: (id: st
             <span class="name">{tool.name}</span> <span class="brief">{brief(tool.arguments)}</span>
             <span class="outcome">{approval === undefined ? toolState[tool.state] : 'waits for you'}</span>
           </summary>
-          <h3>Arguments</h3>
+          <h2>Arguments</h2>
           <pre>{jsonText(tool.arguments, 2)}</pre>
-          {tool.state !== 'running' && tool.state !== 'stopped' && <h3>{tool.state === 'failed' ? 'Error' : 'Result'}</h3>}
+          {tool.state !== 'running' && tool.state !== 'stopped' && <h2>{tool.state === 'failed' ? 'Error' : 'Result'}</h2>}
           {tool.state !== 'running' && tool.state !== 'stopped' && <pre>{jsonText(tool.result, 2)}</pre>}
         </details>
         {approval !== undefined && (

@@ -8,6 +8,7 @@ import { join } from 'node:path';
 import { after, afterEach, before, beforeEach, test } from 'node:test';
 import type { Browser, BrowserContext, Page } from 'playwright-core';
 import { launchBrowser } from '../harness/browser.ts';
+import { axeViolations } from '../harness/page-check.ts';
 import { FakeEdge } from '../harness/fake-edge.ts';
 import { buildConsole } from '../../gateway/console/build.ts';
 
@@ -299,11 +300,12 @@ test('console - a file goes along as an attachment', async () => {
 
 for (const colorScheme of ['light', 'dark'] as const) {
   for (const [device, width, height] of [['desktop', 1280, 800], ['phone', 390, 844]] as const) {
-    test(`console - fits ${device} width in ${colorScheme}: nothing is wider than the page`, async () => {
+    test(`console - fits ${device} width in ${colorScheme}: nothing is wider than the page, and it is clean for assistive technology`, async () => {
       await page.emulateMedia({ colorScheme });
       await page.setViewportSize({ width, height });
       await signIn();
       await shot(`start-${device}-${colorScheme}`);
+      assert.deepEqual(await axeViolations(page), []);
       await say(`Summarise ${'averyverylongword'.repeat(12)}, please.`);
       await page.getByText('answer complete').waitFor();
       await say('/tool now');
@@ -314,9 +316,11 @@ for (const colorScheme of ['light', 'dark'] as const) {
       await say('and then this, queued');
       assert.equal(await page.evaluate(() => document.documentElement.scrollWidth > document.documentElement.clientWidth), false);
       await shot(`chat-${device}-${colorScheme}`);
+      assert.deepEqual(await axeViolations(page), []);
       edge.closeAll(1008, 'policy_violation:token_expired');
       await page.getByRole('alert').waitFor();
       await shot(`ended-${device}-${colorScheme}`);
+      assert.deepEqual(await axeViolations(page), []);
     });
   }
 }
