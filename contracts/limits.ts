@@ -339,6 +339,8 @@ export const limits = {
   /** Milliseconds of silence after which a client pings, and further milliseconds after which it takes the connection for dead. */
   clientPingMs: 15_000,
   clientPongMs: 10_000,
+  /** Seconds that a server can make the command wait: between two polls, and for an approval in all. More: its answer is refused. */
+  clientDeviceWaitMaxSec: 86_400,
   /** Milliseconds a client waits for a WebSocket to open. Then the attempt counts as a broken connection. */
   clientConnectMs: 10_000,
   /** Milliseconds: first and largest upper bound of a client's wait before it reconnects (full jitter). */

@@ -7,6 +7,7 @@
 import { z } from 'zod';
 import { authRoutes, deviceGrant, tokenAnswer } from '../../contracts/auth-routes.ts';
 import { CodedError, refuse } from '../../contracts/errors.ts';
+import { limits } from '../../contracts/limits.ts';
 import { findToken, forgetLogin, requireToken, storeLogin, type CredentialWorld } from './credentials.ts';
 import { exitCodes, type ExitCode } from './exit.ts';
 import type { PlatformClient } from './platform.ts';
@@ -34,9 +35,10 @@ export interface LoginOptions {
   readonly json: boolean;
 }
 
-/** RFC 8628 section 3.2: the interval may be left out. */
+/** RFC 8628 section 3.2: the interval may be left out. Times that no timer holds, and none at all, would become polling without a pause. */
 const codeAnswer = z.object({
-  device_code: z.string(), user_code: z.string(), verification_uri: z.string(), verification_uri_complete: z.string().optional(), expires_in: z.number(), interval: z.number().optional(),
+  device_code: z.string(), user_code: z.string(), verification_uri: z.string(), verification_uri_complete: z.string().optional(),
+  expires_in: z.number().positive().max(limits.clientDeviceWaitMaxSec), interval: z.number().min(1).max(limits.clientDeviceWaitMaxSec).optional(),
 });
 const meAnswer = z.object({ id: z.string(), email: z.string(), name: z.string(), expiresAt: z.string().nullable() });
 

@@ -2,7 +2,7 @@
  * `troupe org …` and `troupe keys …`: organizations, members, invitations and API keys from the command line.
  *
  * An organization is named by its slug or id; where the caller has exactly one, it may be left out. With `--json` the server's own
- * objects are printed. What one may do is decided by the server alone.
+ * objects are printed. What one may do is decided by the server alone. What a terminal would obey is not printed on one.
  */
 import { z } from 'zod';
 import { organizationRoutes as routes } from '../../contracts/organization-routes.ts';
@@ -25,8 +25,11 @@ export interface OrgWorld {
 type Listed = z.output<typeof organizationListed>;
 const gone = z.object({});
 
+/** On a terminal, nothing that the terminal would obey; a pipe gets what the server said. */
+const shownHere = ({ out }: OrgWorld, text: string): string => (out.isTTY === true ? plain(text) : text);
+
 const print = (world: OrgWorld, value: unknown, text: string): ExitCode => {
-  world.out.write(world.json ? `${JSON.stringify(value)}\n` : `${text}\n`);
+  world.out.write(`${shownHere(world, world.json ? JSON.stringify(value) : plain(text))}\n`);
   return exitCodes.ok;
 };
 
@@ -49,7 +52,7 @@ const find = async (world: OrgWorld, name: string | undefined): Promise<Listed> 
     return only;
   }
   const found = all.find((o) => o.slug === name || o.id === name);
-  if (found === undefined) throw refuse('not_found', `You are in no organization ${plain(name)}.`);
+  if (found === undefined) throw refuse('not_found', `You are in no organization ${plain(name)}. \`troupe org list\` shows yours.`);
   return found;
 };
 
@@ -98,7 +101,7 @@ const memberId = async (world: OrgWorld, orgId: string, person: string): Promise
   if (person.startsWith('usr_')) return person;
   const { members } = await world.platform.call({ route: routes.members, answer: z.object({ members: z.array(member) }), token: world.token, query: { orgId } });
   const found = members.find((m) => m.email === person.toLowerCase());
-  if (found === undefined) throw refuse('not_found', `${plain(person)} is not a member.`);
+  if (found === undefined) throw refuse('not_found', `${plain(person)} is not a member. \`troupe org members\` shows who is.`);
   return found.userId;
 };
 
@@ -144,14 +147,14 @@ export const transfer = async (world: OrgWorld, org: string | undefined, person:
 /** JSON lines, or the server's CSV. */
 export const audit = async (world: OrgWorld, org: string | undefined, format: string): Promise<ExitCode> => {
   const { id } = await find(world, org);
-  world.out.write(await world.platform.text({ route: routes.audit, token: world.token, query: { orgId: id, format } }));
+  world.out.write(shownHere(world, await world.platform.text({ route: routes.audit, token: world.token, query: { orgId: id, format } })));
   return exitCodes.ok;
 };
 
 export const createKey = async (world: OrgWorld, org: string | undefined, name: string, scopes: readonly string[]): Promise<ExitCode> => {
   const { id } = await find(world, org);
   const made = await world.platform.call({ route: routes.createKey, answer: apiKey.extend({ key: z.string() }), token: world.token, body: { orgId: id, name, scopes } });
-  if (!world.json) world.err.write(`Made ${made.id} with ${made.scopes.join(', ')}. The key is shown this once:\n`);
+  if (!world.json) world.err.write(`Made ${plain(made.id)} with ${plain(made.scopes.join(', '))}. The key is shown this once:\n`);
   return print(world, made, made.key);
 };
 

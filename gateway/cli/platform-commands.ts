@@ -26,10 +26,13 @@ The platform is --api, TROUPE_API_BASE, the address of the last sign-in, or the 
 The token is --token, TROUPE_TOKEN, or the one in ~/.troupe/config.json; the first that is not empty. An argument can be seen by other
 users of this machine: prefer the environment or \`troupe auth login\`.`;
 
-/** Only where somebody is there to see it. Failing to open one is no error: the address is on the screen. */
+/**
+ * Only where somebody is there to see it, and only https: another scheme of a server's choosing could start a program here. Failing to open
+ * one is no error: the address is on the screen.
+ */
 const openBrowser = (world: ProgramWorld, url: string): void => {
   const seen = process.platform === 'darwin' || process.platform === 'win32' || world.env['DISPLAY'] !== undefined || world.env['WAYLAND_DISPLAY'] !== undefined;
-  if (world.stderr.isTTY !== true || !seen || !URL.canParse(url)) return;
+  if (world.stderr.isTTY !== true || !seen || !URL.canParse(url) || new URL(url).protocol !== 'https:') return;
   const [command, ...args] = process.platform === 'darwin' ? ['open', url] : process.platform === 'win32' ? ['rundll32', 'url.dll,FileProtocolHandler', url] : ['xdg-open', url];
   if (command === undefined) return;
   const child = spawn(command, args, { stdio: 'ignore', detached: true });

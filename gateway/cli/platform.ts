@@ -2,12 +2,14 @@
  * The platform's HTTP routes as the command calls them. Answers are checked with the contract's schemas; a refusal arrives as a
  * `CodedError` with the server's code, whichever of the two error shapes it came in.
  *
- * Every call has a deadline; nothing is retried here. A platform that cannot be reached is `upstream_unavailable`.
+ * Every call has a deadline; nothing is retried here. A platform that cannot be reached is `upstream_unavailable`. An error's code and
+ * message can be printed as they are: no word of a server's reaches a terminal as a command.
  */
 import type { z } from 'zod';
 import { coded, CodedError } from '../../contracts/errors.ts';
 import { limits } from '../../contracts/limits.ts';
 import type { EdgeFetch } from '../client/edge.ts';
+import { plain } from './printer.ts';
 
 export interface PlatformCallInput<S extends z.ZodType> {
   readonly route: { readonly method: string; readonly path: string };
@@ -35,18 +37,20 @@ const jsonOf = (text: string): unknown => {
   }
 };
 
+const codeForm = /^[a-z][a-z0-9_]{0,63}$/;
+const isCode = (value: unknown): value is string => typeof value === 'string' && codeForm.test(value);
+const messageOf = (value: unknown): string | undefined => (typeof value === 'string' ? plain(value).replace(/\s+/g, ' ').slice(0, limits.upstreamTextMaxChars) : undefined);
+
 const refusalOf = (status: number, text: string, retryAfter: string | null): CodedError => {
   const body = jsonOf(text);
   const details: Record<string, unknown> = { status, ...(retryAfter === null ? {} : { retry_after_sec: Number(retryAfter) }) };
   if (isRecord(body)) {
     const { error } = body;
-    if (isRecord(error) && typeof error['code'] === 'string') {
-      const message = typeof error['message'] === 'string' ? error['message'] : undefined;
-      return new CodedError(error['code'], message, { details: { ...(isRecord(error['details']) ? error['details'] : {}), ...details } });
+    if (isRecord(error) && isCode(error['code'])) {
+      return new CodedError(error['code'], messageOf(error['message']), { details: { ...(isRecord(error['details']) ? error['details'] : {}), ...details } });
     }
-    if (typeof error === 'string') {
-      const message = typeof body['error_description'] === 'string' ? body['error_description'] : typeof body['message'] === 'string' ? body['message'] : undefined;
-      return new CodedError(error, message, { details });
+    if (isCode(error)) {
+      return new CodedError(error, messageOf(body['error_description']) ?? messageOf(body['message']), { details });
     }
   }
   return coded('upstream_error', `The platform answered ${status} without an error code.`, { details });
