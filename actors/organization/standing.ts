@@ -2,8 +2,8 @@
  * Who asks, and what they may do here: the one place where an organization decides about permissions (RBAC, decisions).
  *
  * Guarantees: decided from the organization's own state in the turn, so it is membership and role of this moment, whatever a token
- * says. Who is nobody here gets `not_found`, the same as for an organization that does not exist. An API key has the rank of an admin and, of
- * its permissions, those of its scopes as they are in this state; it is no member and never has a permission of owners.
+ * says. Who is nobody here gets `not_found`, the same as for an organization that does not exist. An API key has, of an
+ * admin's permissions, those of its scopes as they are in this state; it is no member and never has a permission of owners.
  */
 import { coded } from '../../contracts/errors.ts';
 import { allows, keyScopes, permissions, rank, scopesAllow, type KeyScope, type Permission, type Role } from '../../contracts/permissions.ts';
@@ -39,8 +39,11 @@ export const isPermission = (text: string): text is Permission => Object.hasOwn(
 export const may = (standing: Standing, permission: Permission): boolean =>
   (standing.kind === 'member' ? allows(standing.member.role, permission) : scopesAllow(standing.key.scopes, permission));
 
-/** The highest role that it can give. */
-export const roleOf = (standing: Standing): Role => (standing.kind === 'member' ? standing.member.role : 'admin');
+/** The highest role that it can give. A key with a part of the scopes gives none of the admin level: the invited would have what it has not. */
+export const roleOf = (standing: Standing): Role => {
+  if (standing.kind === 'member') return standing.member.role;
+  return keyScopes.every((permission) => may(standing, permission)) ? 'admin' : 'member';
+};
 
 /** Throws `not_found`, `unauthorized`, `forbidden`. */
 export const allowed = (state: OrganizationState, by: By, permission: Permission): Standing => {

@@ -82,6 +82,26 @@ test('roles - a key makes no key that may more than itself, and a member\'s key 
   assert.equal((await make('key_b', ['org.read'], by)).createdBy, 'usr_owner');
 });
 
+test('roles - a key with a part of the scopes makes nobody admin, by invitation or by role, who would then have the rest; one with all of them does [RBAC-018] [KEY-012]', async () => {
+  const actor = await founded();
+  const make = (id: string, scopes: Permission[] | ['*']): Promise<unknown> => actor.ask('create_key', { id, name: id, scopes, key_prefix: 'p', key_sha256: id, by: person('owner') });
+  await actor.ask('set_plan', { plan: 'team', reason: 'test' });
+  await make('key_part', [...keyScopes].filter((scope) => scope !== 'org.update'));
+  await make('key_all', [...keyScopes]);
+  await make('key_star', ['*']);
+  const invite = (id: string, key: string, role: Role): Promise<unknown> => actor.ask('invite', { id, email: `${id}@example.com`, role, by: asKey(key, ['*']) });
+  const raise = (key: string, role: Role): Promise<unknown> => actor.ask('update_member', { user_id: 'usr_viewer', role, by: asKey(key, ['*']) });
+  assert.equal(await codeOf(invite('inv_a', 'key_part', 'admin')), 'forbidden');
+  assert.equal(await codeOf(raise('key_part', 'admin')), 'forbidden');
+  await invite('inv_b', 'key_part', 'member');
+  await raise('key_part', 'member');
+  for (const key of ['key_all', 'key_star']) {
+    await invite(`inv_${key}`, key, 'admin');
+    assert.equal(await codeOf(raise(key, 'owner')), 'forbidden');
+  }
+  await raise('key_all', 'admin');
+});
+
 /** What becomes of `actor` giving `target` the role `to`, from the rules alone. */
 const expected = (actor: Role, target: Role, to: Role): string => {
   if (rankOf(actor) < rankOf('admin')) return 'forbidden';
