@@ -119,7 +119,7 @@ export const findApiBase = async (world: CredentialWorld, flag: string | undefin
   const url = [flag, world.env['TROUPE_API_BASE'], apiBase, dev?.baseUrl].find((text) => text !== undefined && text !== '');
   if (url === undefined) throw refuse('not_configured', 'No platform is known: give --api https://…, set TROUPE_API_BASE, or run `npm start` here.');
   if (!URL.canParse(url) || (new URL(url).protocol !== 'https:')) throw refuse('bad_usage', `${url} is not an https address.`);
-  const caPath = world.env['TROUPE_CA'] ?? (dev !== undefined && new URL(dev.baseUrl).origin === new URL(url).origin ? dev.caPath : undefined);
+  const caPath = (world.env['TROUPE_CA'] || undefined) ?? (dev !== undefined && new URL(dev.baseUrl).origin === new URL(url).origin ? dev.caPath : undefined);
   if (caPath === undefined) return { url, caPem: undefined };
   try {
     return { url, caPem: await readFile(caPath, 'utf8') };

@@ -30,7 +30,7 @@ const interruptedCodes: ReadonlySet<string> = new Set(['interrupted_here']);
 const unreachableCodes: ReadonlySet<string> = new Set(['stream_broken', 'deadline_exceeded']);
 
 const advice: Readonly<Record<string, string>> = {
-  not_configured: 'Start Troupe here with `npm start`, name a file with --config, or set TROUPE_GATEWAY_URL and TROUPE_TOKEN.',
+  not_configured: 'Start Troupe here with `npm start`, sign in with `troupe auth login --api https://…`, name a file with --config, or set TROUPE_API_BASE and TROUPE_TOKEN.',
   upstream_unavailable: 'Is Troupe running? `npm start` starts it, `troupe status` looks.',
   upstream_timeout: 'The daemon is slow or gone: `troupe status` looks.',
   deadline_exceeded: 'The gateway did not answer in time: `troupe status` looks.',
@@ -38,7 +38,8 @@ const advice: Readonly<Record<string, string>> = {
   not_signed_in: '`troupe auth login` signs in; or set TROUPE_TOKEN.',
   access_denied: 'The sign-in was denied in the browser. Nothing was stored.',
   expired_token: 'Nobody approved in time. Run `troupe auth login` again.',
-  plan_limit: 'The plan of this organization allows no more of these.',
+  forbidden: 'Your role there, or the permissions of the API key, are too low for this: ask an owner or an admin of the organization.',
+  plan_limit: 'Remove one that is not needed, or let an owner choose a larger plan.',
   legal_acceptance_required: 'Accept the terms on the console\'s legal page first.',
   stale_policy: 'The terms have changed: accept them on the console\'s legal page, then `troupe auth login` again.',
   user_id_mismatch: 'The token belongs to another user: unset TROUPE_USER_ID or give the right token.',

@@ -26,8 +26,9 @@ interface Common {
 }
 
 const where = `
-Connects to what \`npm start\` wrote to .troupe/dev.json, found from the current folder upward; --config names another file.
-Environment: TROUPE_GATEWAY_URL, TROUPE_TOKEN, TROUPE_USER_ID, TROUPE_CA (PEM file), TROUPE_ADMIN_SOCKET.`;
+Connects to where you signed in with \`troupe auth login\`, or to what \`npm start\` wrote to .troupe/dev.json, found from the current folder
+upward; --config names another file. In a script: TROUPE_API_BASE or TROUPE_GATEWAY_URL, with TROUPE_TOKEN.
+Environment: TROUPE_API_BASE, TROUPE_GATEWAY_URL, TROUPE_TOKEN, TROUPE_USER_ID, TROUPE_CA (PEM file), TROUPE_ADMIN_SOCKET.`;
 
 const number = (text: string): number => {
   const value = Number(text);
@@ -139,8 +140,9 @@ In the chat: /help, /attach <file>, /cancel, /quit; Ctrl-C cancels the running t
     else {
       // An error without a code is a bug of this command: where it happened is what a report needs.
       world.stderr.write(`troupe: ${code}: ${error instanceof CodedError ? message : error instanceof Error ? error.stack ?? error.message : String(error)}\n`);
-      const { field, constraint } = details ?? {};
+      const { field, constraint, limit, upgradeUrl } = details ?? {};
       if (typeof field === 'string' && typeof constraint === 'string') world.stderr.write(`  ${plain(field)} ${plain(constraint)}\n`);
+      if (typeof limit === 'number' && typeof upgradeUrl === 'string') world.stderr.write(`  at most ${limit} on this plan; the plans are at ${plain(upgradeUrl)} of the platform\n`);
       const todo = adviceFor(code);
       if (todo !== undefined) world.stderr.write(`${todo}\n`);
     }

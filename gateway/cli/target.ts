@@ -1,16 +1,17 @@
 /**
  * Where the command connects, and as whom.
  *
- * Order: `--config <file>`, else TROUPE_GATEWAY_URL with TROUPE_TOKEN, else the stored login of `troupe auth login`, unless a Troupe of
- * another address runs here, else the nearest `.troupe/dev.json` from the current folder upward (`npm start` writes it). A platform
- * token is exchanged for a gateway token. TROUPE_TOKEN, TROUPE_USER_ID, TROUPE_CA and TROUPE_ADMIN_SOCKET override single
- * fields. The token is read anew with every connection, so that a chat outlives a restart that writes a new one; it is
- * never a command-line argument, where other users of the machine could read it.
+ * Order: `--config <file>`, else TROUPE_GATEWAY_URL with TROUPE_TOKEN, else TROUPE_API_BASE with TROUPE_TOKEN, else the stored login of
+ * `troupe auth login`, unless a Troupe of another address runs here, else the nearest `.troupe/dev.json` from the current folder upward
+ * (`npm start` writes it). A platform token is exchanged for a gateway token. TROUPE_TOKEN, TROUPE_USER_ID, TROUPE_CA and
+ * TROUPE_ADMIN_SOCKET override single fields; an empty variable counts for nothing (interface 5.1 rule 5). The token is read anew with
+ * every connection, so that a chat outlives a restart that writes a new one; it is never a command-line argument, where other users of the
+ * machine could read it.
  */
 import { resolve } from 'node:path';
 import { refuse } from '../../contracts/errors.ts';
 import { limits } from '../../contracts/limits.ts';
-import { isPlatformToken, subjectOf } from '../client/token.ts';
+import { apiKeyPrefix, isPlatformToken, subjectOf } from '../client/token.ts';
 import { gatewayTokenOf } from './auth.ts';
 import { storedLogin } from './credentials.ts';
 import { createPlatform } from './platform.ts';
@@ -33,6 +34,7 @@ export interface TargetSource {
 }
 
 const requireUser = (token: string): string => {
+  if (token.startsWith(apiKeyPrefix)) throw refuse('bad_usage', 'An API key holds no session. Sign in with `troupe auth login`, or use the key with POST /api/v1/chat/completions.');
   const sub = subjectOf(token);
   if (sub === undefined) throw refuse('not_configured', 'The token names no subject; set TROUPE_USER_ID.');
   return sub;
@@ -58,16 +60,20 @@ const gatewayTokens = (token: () => Promise<string>, api: { readonly url: string
 
 /** Throws `not_configured` with a sentence saying what is missing. */
 export const loadTarget = async ({ config, cwd, env }: TargetSource): Promise<Target> => {
-  const envToken = env['TROUPE_TOKEN'];
-  const envUrl = env['TROUPE_GATEWAY_URL'];
-  const envCa = env['TROUPE_CA'];
+  const given = (name: string): string | undefined => (env[name] === '' ? undefined : env[name]);
+  const envToken = given('TROUPE_TOKEN');
+  const envUrl = given('TROUPE_GATEWAY_URL');
+  const envBase = given('TROUPE_API_BASE');
+  const envUser = given('TROUPE_USER_ID');
+  const envCa = given('TROUPE_CA');
   const envPem = envCa === undefined ? undefined : await readText(envCa, 'The certificate file of TROUPE_CA,');
-  const adminSocket = env['TROUPE_ADMIN_SOCKET'];
-  if (config === undefined && envUrl !== undefined) {
-    if (envToken === undefined) throw refuse('not_configured', 'TROUPE_GATEWAY_URL is set but TROUPE_TOKEN is not.');
+  const adminSocket = given('TROUPE_ADMIN_SOCKET');
+  if (config === undefined && envUrl !== undefined && envToken === undefined) throw refuse('not_configured', 'TROUPE_GATEWAY_URL is set but TROUPE_TOKEN is not.');
+  const named = envUrl ?? envBase;
+  if (config === undefined && named !== undefined && envToken !== undefined) {
     return {
-      gatewayUrl: envUrl, userId: env['TROUPE_USER_ID'] ?? requireUser(envToken), caPem: envPem, adminSocket,
-      token: gatewayTokens(() => Promise.resolve(envToken), { url: env['TROUPE_API_BASE'] ?? envUrl, caPem: envPem }),
+      gatewayUrl: named, userId: envUser ?? requireUser(envToken), caPem: envPem, adminSocket,
+      token: gatewayTokens(() => Promise.resolve(envToken), { url: envBase ?? named, caPem: envPem }),
     };
   }
   const path = config === undefined ? await findDevFile(cwd).catch(() => undefined) : resolve(cwd, config);
@@ -76,7 +82,7 @@ export const loadTarget = async ({ config, cwd, env }: TargetSource): Promise<Ta
   if (login !== undefined && (dev === undefined || sameOrigin(login.apiBase, dev.baseUrl))) {
     const caPem = envPem ?? (dev === undefined ? undefined : await readText(dev.caPath, 'The certificate file'));
     return {
-      gatewayUrl: envUrl ?? dev?.gatewayUrl ?? login.apiBase, userId: env['TROUPE_USER_ID'] ?? requireUser(envToken ?? login.token), caPem,
+      gatewayUrl: envUrl ?? dev?.gatewayUrl ?? login.apiBase, userId: envUser ?? requireUser(envToken ?? login.token), caPem,
       adminSocket: adminSocket ?? dev?.adminSocket,
       token: gatewayTokens(async () => envToken ?? (await storedLogin({ env, cwd }))?.token ?? login.token, { url: login.apiBase, caPem }),
     };
@@ -87,7 +93,7 @@ export const loadTarget = async ({ config, cwd, env }: TargetSource): Promise<Ta
   const caPem = envPem ?? await readText(dev.caPath, 'The certificate file');
   return {
     gatewayUrl: envUrl ?? dev.gatewayUrl,
-    userId: env['TROUPE_USER_ID'] ?? (envToken === undefined ? dev.user.id : requireUser(envToken)),
+    userId: envUser ?? (envToken === undefined ? dev.user.id : requireUser(envToken)),
     caPem,
     adminSocket: adminSocket ?? dev.adminSocket,
     token: gatewayTokens(async () => envToken ?? (await readDevFile(path)).user.gatewayToken, { url: dev.baseUrl, caPem }),

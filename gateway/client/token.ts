@@ -18,5 +18,8 @@ export const subjectOf = (token: string): string | undefined => {
   return typeof sub === 'string' ? sub : undefined;
 };
 
+/** What every API key begins with. */
+export const apiKeyPrefix = 'trp_sk_';
+
 /** Whether the token is one of the platform's: an access token or an API key, to be exchanged for a gateway token. */
-export const isPlatformToken = (token: string): boolean => token.startsWith('trp_sk_') || claimsOf(token)['aud'] === 'troupe-platform';
+export const isPlatformToken = (token: string): boolean => token.startsWith(apiKeyPrefix) || claimsOf(token)['aud'] === 'troupe-platform';

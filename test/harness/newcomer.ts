@@ -38,8 +38,8 @@ export interface CommandLine {
   config(): Promise<unknown>;
 }
 
-/** `base`: another address of the platform; default its own. */
-export const commandLine = async (end: TestEnd, platform: TestPlatform, base = platform.baseUrl): Promise<CommandLine> => {
+/** `at`: address and authority's PEM file; a whole Troupe gives its own. */
+export const commandLine = async (end: TestEnd, at: { readonly baseUrl: string; readonly caPath: string }): Promise<CommandLine> => {
   const home = await mkdtemp(join(tmpdir(), 'troupe-home-'));
   const running: Troupe[] = [];
   end.after(async () => {
@@ -48,7 +48,7 @@ export const commandLine = async (end: TestEnd, platform: TestPlatform, base = p
     await rm(home, { recursive: true, force: true });
   });
   const start: CommandLine['start'] = (args, { input, env } = {}) => {
-    const command = new Troupe(args, home, { HOME: home, TROUPE_CA: platform.caPath, TROUPE_API_BASE: base, ...env });
+    const command = new Troupe(args, home, { HOME: home, TROUPE_CA: at.caPath, TROUPE_API_BASE: at.baseUrl, ...env });
     running.push(command);
     if (input !== undefined) command.type(input);
     command.endInput();
