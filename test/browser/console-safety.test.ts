@@ -119,7 +119,7 @@ test('console - by keyboard alone: a skip link, a new organization, a dialog tha
   await page.keyboard.press('Enter');
   await page.getByRole('dialog').waitFor();
   await page.keyboard.press('Escape');
-  assert.equal(await leave.evaluate((node) => node === document.activeElement), true);
+  await page.waitForFunction(() => document.activeElement?.getAttribute('aria-label') === 'Leave Keys Only');
   await page.keyboard.press('Enter');
   await page.keyboard.press('Enter');
   await page.getByRole('alert').waitFor();

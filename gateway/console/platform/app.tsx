@@ -2,7 +2,7 @@
  * The console's frame: who is signed in, which organization, which view. Nothing that depends on a role is drawn before the role is known.
  */
 import type { VNode } from 'preact';
-import { useCallback, useEffect, useMemo, useRef, useState } from 'preact/hooks';
+import { useCallback, useEffect, useLayoutEffect, useMemo, useRef, useState } from 'preact/hooks';
 import { CodedError } from '../../../contracts/errors.ts';
 import { allows, type Permission } from '../../../contracts/roles.ts';
 import type { Api, BrowserSession } from '../api.ts';
@@ -131,7 +131,8 @@ export const App = ({ world }: { world: AppWorld }): VNode => {
   const organization = phase.kind === 'ready' ? phase.organizations.find(({ id }) => id === place.org) : undefined;
   const title = titleOf(place, organization);
   const tab = tabs.find(({ view }) => view === place.view);
-  useEffect(() => {
+  // Before the screen is drawn: no key typed in between goes where the focus was.
+  useLayoutEffect(() => {
     document.title = `${tab === undefined ? title : `${tab.title} · ${title}`} · Troupe`;
     // After a step in the page the new view is announced, as a loaded page would be.
     if (moved.current) heading.current?.focus();
