@@ -3,21 +3,25 @@ import assert from 'node:assert/strict';
 import { execFileSync, spawn, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
 import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync } from 'node:fs';
+import { request as plainRequest } from 'node:http';
 import { request } from 'node:https';
-import { tmpdir } from 'node:os';
+import { networkInterfaces, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import test, { type TestContext } from 'node:test';
+import { connect, type Msg } from 'nats';
 import { parse } from 'smol-toml';
 import { z } from 'zod';
 import { devFile, gatewayConfig, type DevFile } from '../../contracts/config.ts';
 import { chatSession } from '../../contracts/session.ts';
+import { commandSubject } from '../../contracts/subjects.ts';
+import { integrator } from '../../deploy/start/nats.ts';
 import { sharedParents } from '../../deploy/start/postgres.ts';
 import { isAlive, markOf } from '../../deploy/start/process-mark.ts';
 import { asProcess } from '../harness/admin-client.ts';
 import { root } from '../repo/source.ts';
 
-const readyLine = z.looseObject({ baseUrl: z.string(), pids: z.record(z.string(), z.int()), devFile: z.string() });
+const readyLine = z.looseObject({ baseUrl: z.string(), mailUrl: z.string(), pids: z.record(z.string(), z.int()), devFile: z.string() });
 
 interface Start {
   readonly process: ChildProcess;
@@ -60,16 +64,28 @@ const start = (t: TestContext, dir: string, ...options: string[]): Start => {
   };
 };
 
-const ask = (dev: DevFile, method: string, path: string, body?: unknown): Promise<{ status: number; text: string }> => new Promise((resolve, reject) => {
+const ask = (dev: DevFile, method: string, path: string, body?: unknown, bearer = dev.user.gatewayToken): Promise<{ status: number; text: string }> => new Promise((resolve, reject) => {
   const sent = request(`${dev.baseUrl}${path}`, {
     method, ca: readFileSync(dev.caPath), agent: false, timeout: 10_000,
-    headers: { authorization: `Bearer ${dev.user.gatewayToken}`, ...(body === undefined ? {} : { 'content-type': 'application/json' }) },
+    headers: { authorization: `Bearer ${bearer}`, ...(body === undefined ? {} : { 'content-type': 'application/json' }) },
   }, (response) => {
     let text = '';
     response.setEncoding('utf8').on('data', (chunk: string) => { text += chunk; }).on('end', () => resolve({ status: response.statusCode ?? 0, text }));
   });
   sent.on('error', reject).on('timeout', () => sent.destroy(new Error('no answer within 10 s')));
   sent.end(body === undefined ? undefined : JSON.stringify(body));
+});
+
+/** A page of this machine, asked by any name. */
+const askPage = (url: string, options: { readonly method?: string; readonly host?: string } = {}): Promise<{ status: number; text: string; policy: string }> => new Promise((resolve, reject) => {
+  const { host, hostname, port } = new URL(url);
+  const sent = plainRequest({ host: hostname, port, path: '/', method: options.method ?? 'GET', agent: false, timeout: 10_000, headers: { host: options.host ?? host } }, (response) => {
+    let text = '';
+    const policy = String(response.headers['content-security-policy'] ?? '');
+    response.setEncoding('utf8').on('data', (chunk: string) => { text += chunk; }).on('end', () => resolve({ status: response.statusCode ?? 0, text, policy }));
+  });
+  sent.on('error', reject).on('timeout', () => sent.destroy(new Error('no answer within 10 s')));
+  sent.end();
 });
 
 /** A folder of its own; root's Postgres data, which lies outside it, goes with it. */
@@ -163,6 +179,86 @@ test('npm start - starts, admits its user to the admin socket, heals after kill 
   // npm stop from elsewhere.
   const stop = spawn(process.execPath, [join(root, 'deploy', 'run.mjs'), 'stop', '--dir', dir], { stdio: 'ignore' });
   assert.deepEqual(await once(stop, 'close'), [0, null]);
+  assert.equal(await third.ended, 0);
+});
+
+test('npm start - its account is a real one: token, organization, key and NATS work, mails are shown to this machine only, and the next start has the same', async (t) => {
+  const dir = ownFolder(t);
+  const first = start(t, dir);
+  const { mailUrl, pids } = readyLine.parse(JSON.parse(await first.next(/"event":"ready"/)));
+  const dev = readDev(dir);
+  // An integrator reaches the account's organization, made after NATS had started, and no other.
+  const url = new URL(dev.natsUrl);
+  const nc = await connect({ servers: url.host, user: url.username, pass: url.password, inboxPrefix: integrator.inboxPrefix, reconnect: false });
+  t.after(() => nc.close());
+  const create = (org: string): Promise<Msg> => nc.request(commandSubject({ org, type: 'session', key: 'tour' }, 'create'), JSON.stringify({ user_id: dev.user.id, project_id: 'tour' }), { timeout: 10_000 });
+  const made = await create(dev.org.id);
+  assert.equal(made.headers?.get('Nats-Service-Error-Code') ?? '', '', made.string());
+  assert.equal(chatSession.parse(made.json()).sid, 'tour');
+  for (const org of ['org_01jd0000000000000000000000', 'platform', '*']) await assert.rejects(create(org), (error) => /permission|invalid subject/i.test(`${String(error)} ${error instanceof Error ? String(error.cause) : ''}`), org);
+  await nc.close();
+
+  const { accessToken } = dev.user;
+  const apiKey = dev.org.apiKey ?? assert.fail('no apiKey');
+  const me = await ask(dev, 'GET', '/api/auth/me', undefined, accessToken);
+  assert.equal(me.status, 200, me.text);
+  const { id, email } = z.object({ id: z.string(), email: z.string() }).parse(JSON.parse(me.text));
+  assert.deepEqual([id, email], [dev.user.id, dev.user.email]);
+  const orgOf = async (bearer: string): Promise<string> => {
+    const got = await ask(dev, 'GET', `/api/organization?orgId=${dev.org.id}`, undefined, bearer);
+    assert.equal(got.status, 200, got.text);
+    return z.object({ slug: z.string() }).parse(JSON.parse(got.text)).slug;
+  };
+  assert.deepEqual([await orgOf(accessToken), await orgOf(apiKey)], [dev.org.slug, dev.org.slug]);
+  // The terms are accepted, so that a chat passes with either.
+  const chat = { model: 'mock', messages: [{ role: 'user', content: 'hello' }] };
+  for (const bearer of [accessToken, apiKey]) {
+    const said = await ask(dev, 'POST', '/api/v1/chat/completions', chat, bearer);
+    assert.equal(said.status, 200, said.text);
+  }
+  assert.equal(statSync(join(dir, '.troupe', 'account.json')).mode & 0o777, 0o600);
+  const running = process.platform === 'linux' ? Object.values(pids) : [];
+  const shown = [...first.lines, ...running.map((pid) => readFileSync(`/proc/${pid}/cmdline`, 'utf8') + readFileSync(`/proc/${pid}/environ`, 'utf8'))];
+  for (const secret of [accessToken, apiKey]) for (const text of shown) assert.ok(!text.includes(secret));
+
+  // A mail is printed and on the page; the page knows this machine's names only.
+  assert.equal((await ask(dev, 'POST', '/api/auth/email/start', { email: 'newcomer@example.com' })).status, 202);
+  const printed = await first.next(/newcomer@example\.com/);
+  const code = /(?<!\d)\d{8}(?!\d)/.exec(printed)?.[0] ?? assert.fail(printed);
+  const page = await askPage(mailUrl);
+  assert.equal(page.status, 200);
+  assert.ok(page.text.includes('newcomer@example.com') && page.text.includes(code));
+  assert.match(page.policy, /default-src 'none'/);
+  const { port } = new URL(mailUrl);
+  for (const host of ['evil.example', `evil.example:${port}`, `127.0.0.1.evil.example:${port}`, '127.0.0.1']) {
+    const refused = await askPage(mailUrl, { host });
+    assert.deepEqual([refused.status, refused.text], [403, ''], host);
+  }
+  assert.equal((await askPage(mailUrl, { method: 'POST' })).status, 403);
+  const elsewhere = Object.values(networkInterfaces()).flat().find((one) => one?.family === 'IPv4' && !one.internal)?.address;
+  if (elsewhere !== undefined) await assert.rejects(askPage(`http://${elsewhere}:${port}/`), /ECONNREFUSED/, 'on 127.0.0.1 only');
+
+  first.process.kill('SIGTERM');
+  assert.equal(await first.ended, 0);
+  const second = start(t, dir);
+  await second.next(/"event":"ready"/);
+  const later = readDev(dir);
+  assert.deepEqual([later.user.id, later.user.accessToken, later.org], [dev.user.id, accessToken, dev.org]);
+  assert.equal((await ask(later, 'GET', '/api/auth/me', undefined, later.user.accessToken)).status, 200);
+  assert.equal((await ask(later, 'GET', '/api/organization', undefined, apiKey)).status, 200);
+
+  // Somebody ended the token: the next start signs the same person in again.
+  assert.equal((await ask(later, 'POST', '/api/auth/revoke', { token: accessToken }, accessToken)).status, 200);
+  second.process.kill('SIGTERM');
+  assert.equal(await second.ended, 0);
+  const third = start(t, dir);
+  await third.next(/"event":"ready"/);
+  const renewed = readDev(dir);
+  assert.deepEqual([renewed.user.id, renewed.org.id], [dev.user.id, dev.org.id]);
+  assert.equal((await ask(renewed, 'GET', '/api/auth/me', undefined, renewed.user.accessToken)).status, 200);
+  assert.equal((await ask(renewed, 'GET', '/api/organization', undefined, renewed.org.apiKey)).status, 200);
+  assert.equal((await ask(renewed, 'GET', '/api/organization', undefined, apiKey)).status, 401, 'of several keys whose text is lost none is left');
+  third.process.kill('SIGTERM');
   assert.equal(await third.ended, 0);
 });
 
