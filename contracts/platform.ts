@@ -48,7 +48,7 @@ export const platformAnswer = z.strictObject({ headers: answerHeaders, text: z.s
 export type PlatformAnswer = z.infer<typeof platformAnswer>;
 
 /**
- * The first text of a link stream that answers a platform route: status and headers. What follows is the body as it is; a close with
+ * The first text of a link stream that answers a platform route: status and headers, which leave with the first piece of the body. What follows is the body as it is; a close with
  * `normal` is its end, any other close means that the rest is missing. `whole`: the body is one JSON text, for a status of the route's its
  * answer, else an error answer `{code, message, details?}`; it is to be sent as one answer.
  */
