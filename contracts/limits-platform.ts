@@ -188,6 +188,10 @@ export const platformLimits = {
   /** Milliseconds of silence after which a stream of events gets a comment (decisions: 15 s). */
   sseKeepAliveMs: 15_000,
 
+  // --- billing -----------------------------------------------------------------------------------------------------
+  /** Ended turns whose ids a wallet remembers, so that none is charged twice; one told again after that many others would be. */
+  walletTurnsMax: 4_096,
+
   // --- names and allowances ----------------------------------------------------------------------------------------
   /** Milliseconds for which a name can be claimed without being confirmed. More: `bad_request`. */
   nameClaimMaxMs: 86_400_000,
