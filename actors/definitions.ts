@@ -10,6 +10,7 @@ import type { ActorDefinition } from './runtime/define.ts';
 import { session, type SessionDeps } from './session/session.ts';
 import { signin, type SigninDeps } from './signin/signin.ts';
 import { user } from './user/user.ts';
+import { wallet } from './wallet/wallet.ts';
 import { webhook, type WebhookDeps } from './webhook/webhook.ts';
 
 /** What actors of the platform reach beyond the cluster: mail, receivers of webhooks, keys to derive from, data to erase. */
@@ -26,10 +27,10 @@ export interface DefinitionDeps extends SessionDeps {
 }
 
 export const definitions = (deps: DefinitionDeps): readonly ActorDefinition[] => [
-  session(deps), agent(), custody(), name(), allowance(), device(),
+  session({ ...deps, metered: deps.platform !== undefined }), agent(), custody(), name(), allowance(), device(),
   ...(deps.platform === undefined ? [] : [completion(deps), ...platformDefinitions(deps.platform)]),
 ];
 
 const platformDefinitions = (deps: PlatformActorDeps): readonly ActorDefinition[] => [
-  user(), signin(deps.signin), organization(deps.organization), webhook(deps.webhook),
+  user(), wallet(), signin(deps.signin), organization(deps.organization), webhook(deps.webhook),
 ];

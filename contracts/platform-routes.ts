@@ -1,11 +1,12 @@
 /** The closed table of the platform surface. `wire` is a route's number on the link, from 100: never reused. */
 import { authRoutes } from './auth-routes.ts';
+import { billingRoutes } from './billing-routes.ts';
 import { chatRoutes } from './chat-routes.ts';
 import { organizationRoutes } from './organization-routes.ts';
 import type { PlatformRoute } from './platform.ts';
 import { routeByWire, type Route } from './routes.ts';
 
-export const platformRoutes = { ...authRoutes, ...organizationRoutes, ...chatRoutes } as const;
+export const platformRoutes = { ...authRoutes, ...organizationRoutes, ...chatRoutes, ...billingRoutes } as const;
 
 // Erases each entry's types: the gateway and the daemon hold validated values of type unknown.
 export const platformRouteList: readonly PlatformRoute[] = Object.values(platformRoutes) as unknown as readonly PlatformRoute[];

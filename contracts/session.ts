@@ -112,6 +112,8 @@ export const sessionEvents = {
     finish_reason: agentPayloads.FINISH.shape.finish_reason, usage, run_id: runId,
   }),
   RunErrored: z.strictObject({ code: z.string(), message: z.string(), run_id: runId, usage }),
+  /** The metering event of a turn that somebody's credits pay for: exactly one, in the commit that ends the turn. `by` = the session's user. */
+  UsageMetered: z.strictObject({ id: runId, by: z.string(), model: z.string(), usage }),
   SessionHibernated: z.strictObject({}),
 } as const;
 export type SessionEventKind = keyof typeof sessionEvents;

@@ -18,6 +18,7 @@ import type { TokenCount } from '../providers/provider.ts';
 import type { Registry } from '../providers/registry.ts';
 import { runStep } from '../providers/step.ts';
 import { defineActor, type EffectContext, type Outcome } from '../runtime/define.ts';
+import { charge, type MeteredTurn } from '../wallet/meter.ts';
 import { fold, initialCompletions, runningOf, type CompletionState, type Running, type Usage } from './state.ts';
 
 export interface CompletionDeps {
@@ -72,6 +73,10 @@ interface EndTurn {
   emit(kind: 'CompletionFailed', payload: z.output<typeof completionEvents.CompletionFailed>): void;
   emit(kind: 'UsageMetered', payload: z.output<typeof completionEvents.UsageMetered>): void;
   forget(name: string): void;
+  readonly self: MeteredTurn['self'];
+  readonly now: number;
+  readonly tell: MeteredTurn['tell'];
+  readonly remind: MeteredTurn['remind'];
 }
 
 /** Tokens of one whose provider has not said. */
@@ -87,7 +92,9 @@ export const completion = (deps: CompletionDeps) => {
     const usage = usageOf(of.model, tokens ?? estimated(of));
     say(usage);
     turn.emit('UsageMetered', { id, by: of.by, model: of.model, usage, counted: tokens !== undefined });
-    if (Object.keys(turn.state.running).length === 0) turn.forget(resume);
+    charge(turn, { id, by: of.by, model: of.model, usage }, resume);
+    // A charge that is under way needs it: one of an earlier completion may be.
+    if (turn.state.usage.cost_cents === 0 && Object.keys(turn.state.running).length === 0) turn.forget(resume);
   };
 
   const done = (turn: EndTurn, outcome: Outcome<StepOutput>, { id }: z.infer<typeof stepInput>): void => {

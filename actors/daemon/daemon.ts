@@ -127,7 +127,7 @@ export const startDaemon = async (options: DaemonOptions): Promise<Daemon> => {
     // What still waits for an answer then, a projection's read for one, ends.
     void host.closed.then(() => stores.lean.close());
     void host.closed.then(() => outside.close());
-    const projections = daemonProjections({ config, postgresUrl: secrets.postgresUrl, host, session, organization: typeOf('organization'), log });
+    const projections = daemonProjections({ config, postgresUrl: secrets.postgresUrl, host, session, organization: typeOf('organization'), completion: typeOf('completion'), log });
     background.projections = projections;
     undo.push(() => projections?.close());
     await settled(host, config.lease_ttl_ms * 2, log);

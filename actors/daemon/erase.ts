@@ -12,6 +12,7 @@ import { buckets, encodeToken, storedOf, streams } from '../../contracts/subject
 import type { Erase } from '../organization/erasure.ts';
 import type { Projections } from '../projections/projections.ts';
 import { deleteSessions } from '../projections/sessions.ts';
+import { deleteUsage } from '../projections/usage.ts';
 import type { Lean } from '../runtime/nats/lean.ts';
 import { purge } from '../runtime/nats/purge.ts';
 import { forward } from '../runtime/nats/read.ts';
@@ -64,6 +65,9 @@ export const createErase = ({ lean, journalStreams, projections }: EraseOptions)
     await actors(org, signal);
     await blobs(org, signal);
     goOn(signal);
-    await projections()?.read((sql) => deleteSessions(sql, org));
+    await projections()?.read(async (sql) => {
+      await deleteSessions(sql, org);
+      await deleteUsage(sql, org);
+    });
   };
 };

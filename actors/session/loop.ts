@@ -20,9 +20,10 @@ import type { StepInput, StepOutput } from './model.ts';
 import { addUsage, type Call, type Run, type SessionEvents, type SessionState, type Usage } from './state.ts';
 import type { SessionEventKind } from '../../contracts/session.ts';
 import type { PayloadOf, Turn } from '../runtime/define.ts';
+import { charge } from '../wallet/meter.ts';
 
 /** The part of a turn that the loop needs; commands' and effects' turns both have it. */
-export interface LoopTurn extends Pick<Turn<SessionState, SessionEvents, Record<never, never>>, 'state' | 'now' | 'newId' | 'abort' | 'remind' | 'forget'> {
+export interface LoopTurn extends Pick<Turn<SessionState, SessionEvents, Record<never, never>>, 'state' | 'self' | 'now' | 'newId' | 'abort' | 'tell' | 'remind' | 'forget'> {
   emit<K extends SessionEventKind>(kind: K, payload: PayloadOf<SessionEvents[K]>): void;
   effect(name: 'model', input: StepInput): string;
   effect(name: 'tool' | 'tool_once', input: { run_id: string; call_id: string }): string;
@@ -31,6 +32,8 @@ export interface LoopTurn extends Pick<Turn<SessionState, SessionEvents, Record<
 export interface LoopDeps {
   readonly registry: Registry;
   readonly tools: Tools;
+  /** Whether turns are paid for with credits: where there are accounts. */
+  readonly metered?: boolean;
 }
 
 type Finish = PayloadOf<SessionEvents['RunFinished']>['finish_reason'];
@@ -114,13 +117,13 @@ const goOn = (turn: LoopTurn, deps: LoopDeps): void => {
   else startStep(turn, { run_id: run.run_id, step: run.step + 1 });
 };
 
-/** Leaves nothing open: the partial text becomes a message, every call gets a result, effects are aborted (L2). */
-const closeStep = (turn: LoopTurn, deps: LoopDeps, why: string): Usage | undefined => {
+/** Leaves nothing open: the partial text becomes a message, every call gets a result, effects are aborted (L2). `tokens`: of the open model call, where they are known. */
+const closeStep = (turn: LoopTurn, deps: LoopDeps, why: string, tokens?: TokenCount): Usage | undefined => {
   const { run } = turn.state;
   if (run === null) return undefined;
   if (run.phase === 'model') {
     turn.abort(run.effect_id);
-    const usage = usageOf(turn, deps, run, estimateUsage(turn.state.historyChars, run.text.length));
+    const usage = usageOf(turn, deps, run, tokens ?? estimateUsage(turn.state.historyChars, run.text.length));
     turn.emit('AssistantMessage', { run_id: run.run_id, step: run.step, content: run.text, usage });
   }
   for (const call of run.calls) {
@@ -135,20 +138,31 @@ const closeStep = (turn: LoopTurn, deps: LoopDeps, why: string): Usage | undefin
   return turn.state.run?.usage;
 };
 
-const finish = (turn: LoopTurn, reason: Finish): void => {
+const finish = (turn: LoopTurn, deps: LoopDeps, reason: Finish): void => {
   const { run } = turn.state;
   if (run === null) return;
   turn.emit('RunFinished', { finish_reason: reason, usage: run.usage, run_id: run.run_id });
-  turn.forget(resume);
-  startNext(turn);
+  over(turn, deps, run, run.usage);
 };
 
-const fail = (turn: LoopTurn, deps: LoopDeps, code: string, message: string): void => {
+const fail = (turn: LoopTurn, deps: LoopDeps, code: string, message: string, tokens?: TokenCount): void => {
   const { run } = turn.state;
   if (run === null) return;
-  const usage = closeStep(turn, deps, 'The turn failed.') ?? run.usage;
+  const usage = closeStep(turn, deps, 'The turn failed.', tokens) ?? run.usage;
   turn.emit('RunErrored', { code, message, run_id: run.run_id, usage });
-  turn.forget(resume);
+  over(turn, deps, run, usage);
+};
+
+/** What follows the end of a run: it is metered and charged, and the next begins. */
+const over = (turn: LoopTurn, deps: LoopDeps, run: Run, usage: Usage): void => {
+  const { session, model } = turn.state;
+  // A charge that is under way needs it: one of an earlier turn may be.
+  if (deps.metered !== true || turn.state.usage.cost_cents === 0) turn.forget(resume);
+  if (deps.metered === true && session !== null) {
+    const ended = { id: run.run_id, by: session.user_id, model, usage };
+    turn.emit('UsageMetered', ended);
+    charge(turn, ended, resume);
+  }
   startNext(turn);
 };
 
@@ -166,13 +180,15 @@ export const stepDone = (turn: LoopTurn, deps: LoopDeps, outcome: Outcome<StepOu
     // Nobody cancelled: an abort here is the step's deadline.
     const late = outcome.code === 'aborted' || outcome.code === 'deadline_exceeded';
     if (late) fail(turn, deps, 'provider_timeout', errors.provider_timeout.message);
+    // Nothing was asked of the model.
+    else if (outcome.code === 'credits_exhausted') fail(turn, deps, outcome.code, outcome.message, { input_tokens: 0, output_tokens: 0 });
     else fail(turn, deps, outcome.code, errorEntry(outcome.code).kind === 'bug' ? errors.internal_error.message : outcome.message);
     return;
   }
   const { finish_reason: reason, usage } = outcome.output;
   turn.emit('AssistantMessage', { run_id: run.run_id, step: run.step, content: run.text, usage: usageOf(turn, deps, run, usage) });
   if (run.calls.length > 0) openCalls(turn, deps, run);
-  else finish(turn, reason === 'tool_calls' ? 'other' : reason);
+  else finish(turn, deps, reason === 'tool_calls' ? 'other' : reason);
 };
 
 /** A tool call became final in the stream. Its id is made unique in the session: some servers number from 0 each time. */
@@ -240,7 +256,7 @@ export const deny = (turn: LoopTurn, deps: LoopDeps, dispatchId: string): boolea
 export const cancelRun = (turn: LoopTurn, deps: LoopDeps): boolean => {
   if (turn.state.run === null) return false;
   closeStep(turn, deps, 'The turn was cancelled.');
-  finish(turn, 'cancelled');
+  finish(turn, deps, 'cancelled');
   return true;
 };
 

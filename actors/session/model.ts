@@ -10,6 +10,8 @@ import type { Registry } from '../providers/registry.ts';
 import { runStep as runModel } from '../providers/step.ts';
 import type { EffectContext } from '../runtime/define.ts';
 import type { Tools } from '../tools/tool.ts';
+import { walletCommands } from '../../contracts/wallet.ts';
+import { walletAddress } from '../wallet/address.ts';
 import { buildPrompt } from './prompt.ts';
 import type { Run, SessionState } from './state.ts';
 
@@ -27,6 +29,8 @@ export interface ModelDeps {
   readonly tools: Tools;
   readonly blobs: Blobs;
   readonly instructions: string;
+  /** Whether turns are paid for with credits. */
+  readonly metered?: boolean;
 }
 
 /** The run if this step of it still streams; `aborted` if it was cancelled or has gone on. */
@@ -39,11 +43,21 @@ export const streamingRun = (state: SessionState, step: StepInput): Run => {
 const offers = (tools: Tools): ToolOffer[] =>
   [...tools.values()].map((t) => ({ name: t.name, description: t.description, parameters: t.schema }));
 
-/** Runs one step. Errors: `aborted`, `model_not_supported`, `blob_not_found`, `provider_error`, `provider_timeout`. */
+/** A turn starts only with a positive balance (decisions, Billing); one that has begun goes to its end. Throws `credits_exhausted`. */
+const requireBalance = async (context: EffectContext<SessionState>, input: StepInput): Promise<void> => {
+  const { text, calls } = streamingRun(context.state(), input);
+  const wallet = walletAddress(context.self.org);
+  if (wallet === undefined || input.step > 0 || text !== '' || calls.length > 0) return;
+  const { remaining } = walletCommands.balance.output.parse(await context.ask(wallet, 'balance', {}, `balance-${context.attempt}`));
+  if (remaining <= 0) throw coded('credits_exhausted');
+};
+
+/** Runs one step. Errors: `aborted`, `credits_exhausted`, `model_not_supported`, `blob_not_found`, `provider_error`, `provider_timeout`. */
 export const runStep = async (context: EffectContext<SessionState>, input: StepInput, deps: ModelDeps): Promise<StepOutput> => {
   const model = deps.registry.get(context.state().model);
   streamingRun(context.state(), input);
   if (model === undefined) throw coded('model_not_supported');
+  if (deps.metered === true) await requireBalance(context, input);
   const { finish_reason, usage } = await runModel({
     signal: context.signal,
     progress: () => {

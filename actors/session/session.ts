@@ -9,14 +9,16 @@
  */
 import { z } from 'zod';
 import { coded } from '../../contracts/errors.ts';
+import { idOf, isOrganizationId } from '../../contracts/ids.ts';
 import { limits } from '../../contracts/limits.ts';
 import { sessionCommands, sessionEvents, sessionFeed, type ChatSession, type SessionEventKind } from '../../contracts/session.ts';
 import type { Principal } from '../../contracts/capability.ts';
 import type { Blobs } from '../blobs/blobs.ts';
 import type { Registry } from '../providers/registry.ts';
-import { defineActor, type EffectContext } from '../runtime/define.ts';
+import { webhookAddress } from '../organization/notify.ts';
+import { defineActor, type EffectContext, type Turn } from '../runtime/define.ts';
 import type { Tools } from '../tools/tool.ts';
-import { activity, approve, cancelRun, deny, resumed, startNext, stepDone, takeCall, toolDone, totalUsage } from './loop.ts';
+import { activity, approve, cancelRun, deny, resume, resumed, startNext, stepDone, takeCall, toolDone, totalUsage } from './loop.ts';
 import { runStep, stepInput, stepOutput, streamingRun } from './model.ts';
 import { fold, initialSession, seenIds, type SessionState } from './state.ts';
 
@@ -28,6 +30,8 @@ export interface SessionDeps {
   readonly idleMs?: number;
   /** What the model is told first. */
   readonly instructions?: string;
+  /** Whether turns are paid for with credits: where there are accounts. Default false. */
+  readonly metered?: boolean;
 }
 
 const defaultInstructions = 'You are a helpful assistant. Use the tools you are offered where they help, and say plainly when one failed or was not allowed.';
@@ -62,6 +66,19 @@ const runTool = (deps: SessionDeps) => async (context: EffectContext<SessionStat
     },
   });
   return { result: result === undefined ? null : result };
+};
+
+/** The organization's webhook learns that a session has come to rest (AUD-012): ids and counts, nothing of what was said. */
+const tellFinished = (turn: Pick<Turn<SessionState, typeof sessionEvents, Record<never, never>>, 'self' | 'state' | 'now' | 'newId' | 'tell' | 'remind'>, of: ChatSession): void => {
+  const { org } = turn.self;
+  if (!isOrganizationId(org)) return;
+  const { input_tokens: inputTokens, output_tokens: outputTokens, cost_cents: costCents } = turn.state.usage;
+  turn.tell(webhookAddress(org), 'notify', {
+    id: idOf('evt', turn.newId()), type: 'session.finished', created: new Date(turn.now).toISOString(),
+    data: { sessionId: of.sid, userId: of.user_id, agentId: of.agent_id, projectId: of.project_id, turns: turn.state.turns, usage: { inputTokens, outputTokens, costCents } },
+  });
+  // If its host is lost before it is sent, the activation that this makes sends it.
+  turn.remind(resume, { inMs: limits.turnWakeMs });
 };
 
 /** The session actor's definition. */
@@ -170,7 +187,9 @@ export const session = (deps: SessionDeps) => {
     }),
     reminders: { resume: (turn) => resumed(turn) },
     onIdle: (turn) => {
-      if (turn.state.session !== null && turn.state.awake) turn.emit('SessionHibernated', {});
+      if (turn.state.session === null || !turn.state.awake) return;
+      turn.emit('SessionHibernated', {});
+      if (deps.metered === true) tellFinished(turn, turn.state.session);
     },
   });
 };

@@ -173,5 +173,6 @@ export const fold: Fold = {
   },
   RunFinished: (state, e) => ended(state, e.run_id, e.usage),
   RunErrored: (state, e) => ended(state, e.run_id, e.usage),
+  UsageMetered: (state) => state,
   SessionHibernated: (state) => ({ ...state, awake: false }),
 };

@@ -17,6 +17,7 @@ import type { TailSource } from '../tail.ts';
 import { createAccounts, createCsrf } from './accounts.ts';
 import { authHandlers } from './auth.ts';
 import { createBearers } from './bearer.ts';
+import { billingHandlers } from './billing.ts';
 import { chatHandlers, modelHandlers } from './chat.ts';
 import { createCallers } from './callers.ts';
 import type { PlatformConfig, PlatformDeps } from './deps.ts';
@@ -85,6 +86,7 @@ export const createPlatform = async (options: PlatformOptions): Promise<Platform
     organizationHandlers(deps),
     oauthHandlers(deps),
     modelHandlers(deps),
+    billingHandlers(deps),
   );
   const streams = createPlatformStreams({ callers, log: options.log, handlers: chatHandlers({ ...deps, tails: options.tails, blobs: options.blobs }) });
   return { deps, callers, streams, serve: createPlatformServe({ callers, actors, handlers }) };
