@@ -21,8 +21,8 @@ import type { Log } from '../../actors/runtime/log.ts';
 const partitions = 4;
 
 export interface ActorHost {
-  /** Asks until an engine answers; refusals are thrown. */
-  ask(address: ActorAddress, command: string, input: unknown, principal?: Principal): Promise<unknown>;
+  /** Asks until an engine answers; refusals are thrown. With an id a repeat takes effect once. */
+  ask(address: ActorAddress, command: string, input: unknown, principal?: Principal, id?: string): Promise<unknown>;
   /** Everything in an actor's journal, in order. */
   events(address: ActorAddress): Promise<StoredEvent[]>;
   /** Resolves with the journal when the test holds for it; looked at after every commit of that actor. */
@@ -140,7 +140,7 @@ export const actorHost = (definitions: readonly ActorDefinition[], options: Acto
   };
   const host: ActorHost = {
     get crashes() { return crashes; },
-    ask: async (address, command, input, principal = { kind: 'system' }) => deliver({ address, command, input, principal }),
+    ask: async (address, command, input, principal = { kind: 'system' }, id) => deliver({ address, command, input, principal, ...(id === undefined ? {} : { id }) }),
     events,
     until: async (address, test) => {
       const subject = subjectOf(address);
