@@ -149,8 +149,8 @@ export const runLogout = async (world: CredentialWorld & { readonly out: Out }, 
 
 const gatewayAnswer = z.object({ access_token: z.string(), expires_in: z.number() });
 
-/** The gateway token of an access token's user. */
-export const gatewayTokenOf = async (platform: PlatformClient, token: string): Promise<{ readonly token: string; readonly expiresInSec: number }> => {
-  const answer = await platform.call({ route: authRoutes.gatewayToken, answer: gatewayAnswer, token, body: {} });
+/** The gateway token of an access token's user, for their own workspace or an organization. */
+export const gatewayTokenOf = async (platform: PlatformClient, token: string, orgId?: string): Promise<{ readonly token: string; readonly expiresInSec: number }> => {
+  const answer = await platform.call({ route: authRoutes.gatewayToken, answer: gatewayAnswer, token, body: orgId === undefined ? {} : { orgId } });
   return { token: answer.access_token, expiresInSec: answer.expires_in };
 };

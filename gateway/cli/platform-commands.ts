@@ -106,6 +106,8 @@ export const platformCommands = (program: Command, world: ProgramWorld, finish: 
   inOrg(orgs, 'role', 'Changes a member\'s role.').argument('<person>', 'e-mail address or user id').addArgument(program.createArgument('<role>').choices([...roles]))
     .action((person: string, to: string, o: InOrg) => asked(o, (w) => org.setRole(w, o.org, person, to)));
   inOrg(orgs, 'remove', 'Removes a member.').argument('<person>', 'e-mail address or user id').action((person: string, o: InOrg) => asked(o, (w) => org.removeMember(w, o.org, person)));
+  command(orgs, 'leave', 'You leave it; its last owner cannot.').argument('<slug>').action((slug: string, o: Common) => asked(o, (w) => org.leave(w, slug)));
+  command(orgs, 'join', 'Takes an invitation.').argument('<link>', 'of the mail').action((link: string, o: Common) => asked(o, (w) => org.join(w, link)));
   inOrg(orgs, 'transfer', 'Makes a member the owner; you become admin.').argument('<person>', 'e-mail address or user id').action((person: string, o: InOrg) => asked(o, (w) => org.transfer(w, o.org, person)));
   inOrg(orgs, 'invite', 'Invites somebody by e-mail.').argument('<email>').addOption(role)
     .action((email: string, o: InOrg & { role?: string }) => asked(o, (w) => org.invite(w, o.org, email, o.role)));

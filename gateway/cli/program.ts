@@ -23,6 +23,7 @@ import type { ProgramWorld } from './world.ts';
 interface Common {
   readonly config?: string;
   readonly json?: boolean;
+  readonly org?: string;
 }
 
 const where = `
@@ -38,13 +39,15 @@ const number = (text: string): number => {
 // Commander takes null for an absent value, so `none` stays a word until the request is made.
 const numberOrNone = (text: string): number | 'none' => (text === 'none' ? text : number(text));
 
+const inOrg = 'slug or id of the organization to talk in; default your own workspace';
+
 export const run = async (args: readonly string[], world: ProgramWorld): Promise<ExitCode> => {
   let result: ExitCode = exitCodes.ok;
   const json = args.includes('--json');
 
   /** Loads the target and closes the transport after the work. */
   const connected = async (options: Common, work: (target: Target, transport: Transport) => Promise<ExitCode>): Promise<void> => {
-    const target = await loadTarget({ config: options.config, cwd: world.cwd, env: world.env });
+    const target = await loadTarget({ config: options.config, org: options.org, cwd: world.cwd, env: world.env });
     const transport = createTransport(target.caPem);
     try {
       result = await work(target, transport);
@@ -69,6 +72,7 @@ export const run = async (args: readonly string[], world: ProgramWorld): Promise
     .option('--sid <sid>', 'go on with this session')
     .option('--model <id>', 'model of a new session')
     .option('--label <text>', 'name of a new session')
+    .option('--org <slug>', inOrg)
     .option('--project <id>', 'project of the session', 'default')
     .addOption(new Option('--approve <answer>', 'answer to approvals; ask denies when there is nobody to ask').choices(['ask', 'yes', 'no']).default('ask'))
     .addHelpText('after', `
@@ -90,12 +94,14 @@ In the chat: /help, /attach <file>, /cancel, /quit; Ctrl-C cancels the running t
     .action((options: Common) => connected(options, (target, transport) => runStatus(target, transport, options.json === true, world.stdout)));
 
   command(program, 'sessions', 'Lists your sessions, newest first.')
+    .option('--org <slug>', inOrg)
     .option('--limit <n>', 'sessions to list', number, limits.sessionListUsualMax)
     .action((options: Common & { limit: number }) => connected(options, (target, transport) =>
       runSessions(target, transport, { json: options.json === true, limit: options.limit }, world.stdout, world.stderr)));
 
   command(program, 'replay', 'Prints the whole stream of a session from event 1 and counts what is lost or repeated.')
     .argument('<sid>')
+    .option('--org <slug>', inOrg)
     .option('--project <id>', 'project of the session', 'default')
     .option('--follow', 'go on with live events until Ctrl-C')
     .option('--idle-ms <ms>', 'silence after which the replay counts as complete', number, replayIdleMs)

@@ -14,6 +14,7 @@ import { limits } from '../../contracts/limits.ts';
 import { apiKeyPrefix, isPlatformToken, subjectOf } from '../client/token.ts';
 import { gatewayTokenOf } from './auth.ts';
 import { storedLogin } from './credentials.ts';
+import { findOrganization } from './org.ts';
 import { createPlatform } from './platform.ts';
 import { createTransport } from './transport.ts';
 import { findDevFile, readDevFile, readText } from './dev-file.ts';
@@ -29,6 +30,8 @@ export interface Target {
 
 export interface TargetSource {
   readonly config: string | undefined;
+  /** Slug or id of the organization to talk in; undefined = the token's own workspace. */
+  readonly org?: string | undefined;
   readonly cwd: string;
   readonly env: Readonly<Record<string, string | undefined>>;
 }
@@ -40,16 +43,27 @@ const requireUser = (token: string): string => {
   return sub;
 };
 
+interface Api {
+  readonly url: string;
+  readonly caPem: string | undefined;
+  readonly org: string | undefined;
+}
+
 /** A gateway token for a platform token, got anew when it is about to end; any other token as it is. */
-const gatewayTokens = (token: () => Promise<string>, api: { readonly url: string; readonly caPem: string | undefined }): (() => Promise<string>) => {
+const gatewayTokens = (token: () => Promise<string>, api: Api): (() => Promise<string>) => {
   let held: { readonly from: string; readonly token: string; readonly untilMs: number } | undefined;
   return async () => {
     const from = await token();
-    if (!isPlatformToken(from)) return from;
+    if (!isPlatformToken(from)) {
+      if (api.org !== undefined) throw refuse('bad_usage', '--org needs a token of the platform; this one is for one workspace. `troupe auth login` gets one.');
+      return from;
+    }
     if (held?.from === from && performance.now() < held.untilMs) return held.token;
     const transport = createTransport(api.caPem);
     try {
-      const got = await gatewayTokenOf(createPlatform({ url: api.url, fetch: transport.fetch }), from);
+      const platform = createPlatform({ url: api.url, fetch: transport.fetch });
+      const orgId = api.org === undefined ? undefined : (await findOrganization({ platform, token: from }, api.org)).id;
+      const got = await gatewayTokenOf(platform, from, orgId);
       held = { from, token: got.token, untilMs: performance.now() + (got.expiresInSec - limits.tokenLeewaySec) * 1_000 };
       return got.token;
     } finally {
@@ -59,7 +73,7 @@ const gatewayTokens = (token: () => Promise<string>, api: { readonly url: string
 };
 
 /** Throws `not_configured` with a sentence saying what is missing. */
-export const loadTarget = async ({ config, cwd, env }: TargetSource): Promise<Target> => {
+export const loadTarget = async ({ config, org, cwd, env }: TargetSource): Promise<Target> => {
   const given = (name: string): string | undefined => (env[name] === '' ? undefined : env[name]);
   const envToken = given('TROUPE_TOKEN');
   const envUrl = given('TROUPE_GATEWAY_URL');
@@ -73,7 +87,7 @@ export const loadTarget = async ({ config, cwd, env }: TargetSource): Promise<Ta
   if (config === undefined && named !== undefined && envToken !== undefined) {
     return {
       gatewayUrl: named, userId: envUser ?? requireUser(envToken), caPem: envPem, adminSocket,
-      token: gatewayTokens(() => Promise.resolve(envToken), { url: envBase ?? named, caPem: envPem }),
+      token: gatewayTokens(() => Promise.resolve(envToken), { url: envBase ?? named, caPem: envPem, org }),
     };
   }
   const path = config === undefined ? await findDevFile(cwd).catch(() => undefined) : resolve(cwd, config);
@@ -84,7 +98,7 @@ export const loadTarget = async ({ config, cwd, env }: TargetSource): Promise<Ta
     return {
       gatewayUrl: envUrl ?? dev?.gatewayUrl ?? login.apiBase, userId: envUser ?? requireUser(envToken ?? login.token), caPem,
       adminSocket: adminSocket ?? dev?.adminSocket,
-      token: gatewayTokens(async () => envToken ?? (await storedLogin({ env, cwd }))?.token ?? login.token, { url: login.apiBase, caPem }),
+      token: gatewayTokens(async () => envToken ?? (await storedLogin({ env, cwd }))?.token ?? login.token, { url: login.apiBase, caPem, org }),
     };
   }
   if (dev === undefined || path === undefined) {
@@ -96,7 +110,11 @@ export const loadTarget = async ({ config, cwd, env }: TargetSource): Promise<Ta
     userId: envUser ?? (envToken === undefined ? dev.user.id : requireUser(envToken)),
     caPem,
     adminSocket: adminSocket ?? dev.adminSocket,
-    token: gatewayTokens(async () => envToken ?? (await readDevFile(path)).user.gatewayToken, { url: dev.baseUrl, caPem }),
+    token: gatewayTokens(async () => {
+      if (envToken !== undefined) return envToken;
+      const { user } = await readDevFile(path);
+      return org === undefined ? user.gatewayToken : user.accessToken;
+    }, { url: dev.baseUrl, caPem, org }),
   };
 };
 

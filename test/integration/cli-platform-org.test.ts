@@ -3,7 +3,6 @@ import assert from 'node:assert/strict';
 import { after, before, suite, test } from 'node:test';
 import { z } from 'zod';
 import { authRoutes } from '../../contracts/auth-routes.ts';
-import { organizationRoutes } from '../../contracts/organization-routes.ts';
 import { apiKey, invitation, member, organization, organizationCreated, organizationListed } from '../../contracts/organization.ts';
 import { commandLine, type CommandLine } from '../harness/newcomer.ts';
 import { answered, startPlatform, type Person, type TestPlatform } from '../harness/platform.ts';
@@ -15,7 +14,7 @@ suite('cli for organizations', { timeout: 240_000 }, () => {
   let platform: TestPlatform;
   const ends: (() => Promise<void>)[] = [];
   before(async () => {
-    platform = await startPlatform(undefined);
+    platform = await startPlatform(undefined, { gateway: { auth: { platform: true } } });
   });
   after(async () => {
     for (const end of ends) await end();
@@ -34,11 +33,15 @@ suite('cli for organizations', { timeout: 240_000 }, () => {
     assert.equal(ran.code, 0, ran.err);
     return { person, command };
   };
-  const join = async ({ person }: Signed): Promise<void> => {
-    const { text } = await platform.outbox.next(person.email);
-    const token = /\/invite\?token=(\S+)/.exec(text)?.[1] ?? assert.fail(text);
-    const joined = await platform.api('POST', organizationRoutes.acceptInvitation.path, { token: person.accessToken, json: { token } });
-    assert.equal(joined.status, 200, joined.body);
+  const linkOf = async (email: string): Promise<string> => {
+    const { text } = await platform.outbox.next(email);
+    return /https:\/\/\S+\/invite\?token=\S+/.exec(text)?.[0] ?? assert.fail(text);
+  };
+  /** By the link in the mail. */
+  const join = async ({ person, command }: Signed): Promise<string> => {
+    const joined = await command.run(['org', 'join', await linkOf(person.email)]);
+    assert.equal(joined.code, 0, joined.err);
+    return joined.out;
   };
   /** The last words of a command that was refused: its exit code and what it wrote for a person. */
   const refused = async ({ command }: Signed, args: readonly string[]): Promise<string> => {
@@ -56,7 +59,7 @@ suite('cli for organizations', { timeout: 240_000 }, () => {
     assert.equal((await ada.command.run(['org', 'rename', 'Acme & Söhne'])).out, 'cli-acme is now called Acme & Söhne.\n');
     const { invitation: sent } = await ada.command.json(['org', 'invite', bob.person.email, '--role', 'member'], z.strictObject({ invitation }));
     assert.equal(sent.status, 'pending');
-    await join(bob);
+    assert.equal(await join(bob), 'You are in cli-acme now, as member.\n');
     const { members: two } = await ada.command.json(['org', 'members'], members);
     assert.deepEqual(two.map(({ email, role }) => [email, role]), [['ada@example.com', 'owner'], ['bob@example.com', 'member']]);
     const { invitations } = await ada.command.json(['org', 'invitations'], z.strictObject({ invitations: z.array(invitation) }));
@@ -68,9 +71,11 @@ suite('cli for organizations', { timeout: 240_000 }, () => {
     assert.equal((await ada.command.run(['org', 'transfer', bob.person.userId])).out, 'bob@example.com owns cli-acme now; you are admin.\n');
     assert.deepEqual((await bob.command.json(['org', 'list'], listed)).organizations.map(({ id, role, memberCount }) => [id, role, memberCount]), [[made.id, 'owner', 2]]);
     assert.match(await refused(ada, ['org', 'delete', 'cli-acme', '--confirm', 'cli-acme']), /^4 troupe: forbidden: /);
+    assert.match(await refused(bob, ['org', 'leave', 'cli-acme']), /^4 troupe: .*owner/);
+    assert.equal((await ada.command.run(['org', 'leave', 'cli-acme'])).out, 'You have left cli-acme.\n');
     const log = await bob.command.run(['org', 'audit']);
     const actions = log.out.trim().split('\n').map((line) => z.object({ action: z.string() }).parse(JSON.parse(line)).action);
-    assert.deepEqual(actions.slice(0, 3), ['audit.exported', 'organization.transferred', 'member.role_changed']);
+    assert.deepEqual(actions.slice(0, 4), ['audit.exported', 'member.left', 'organization.transferred', 'member.role_changed']);
     assert.match((await bob.command.run(['org', 'audit', '--format', 'csv'])).out, /^id,/);
 
     assert.match(await refused(bob, ['org', 'delete', 'cli-acme']), /^2 .*Repeat with --confirm cli-acme\./);
@@ -103,6 +108,31 @@ suite('cli for organizations', { timeout: 240_000 }, () => {
     assert.match(await refused(bob, ['org', 'members', '--org', id]), /^4 troupe: not_found: You are in no organization org_/);
   });
 
+  test('cli for organizations - a chat in an organization is there and nowhere else; it ends with the membership [TOK-045] [ORG-052]', async () => {
+    const ada = await signedIn('chat-ada@example.com');
+    const bob = await signedIn('chat-bob@example.com');
+    const env = { TROUPE_API_BASE: '' };
+    assert.equal((await ada.command.run(['org', 'create', 'cli-chat'])).code, 0);
+    assert.equal((await ada.command.run(['org', 'invite', bob.person.email, '--role', 'member'])).code, 0);
+    await join(bob);
+    const said = await bob.command.run(['chat', '--org', 'cli-chat', '--json', '/say hello there'], { env });
+    assert.equal(said.code, 0, said.out + said.err);
+    const { sid } = z.object({ sid: z.string() }).parse(JSON.parse(said.out.split('\n')[0] ?? ''));
+    assert.match((await bob.command.run(['chat', '--org', 'cli-chat', '--sid', sid, '/say and again'], { env })).out, /^and again\n$/);
+    assert.match((await bob.command.run(['replay', '--org', 'cli-chat', sid, '--json'], { env })).err, /"lost":0,"repeated":0/);
+    const elsewhere = await bob.command.run(['chat', '--sid', sid, '/say where'], { env });
+    assert.deepEqual([elsewhere.code, /session_not_found/.test(elsewhere.err)], [4, true]);
+
+    const running = bob.command.start(['chat', '--org', 'cli-chat', '/slow 50 2000'], { env });
+    await running.saw('w20 ');
+    assert.equal((await ada.command.run(['org', 'remove', bob.person.email])).code, 0);
+    const ended = await running.ended;
+    assert.equal(ended.code, 4, ended.err);
+    const after_ = await bob.command.run(['chat', '--org', 'cli-chat', '/say no more'], { env });
+    assert.deepEqual([after_.code, /You are in no organization cli-chat/.test(after_.err)], [4, true]);
+    assert.match((await bob.command.run(['chat', '/say my own'], { env })).out, /^my own\n$/);
+  });
+
   test('cli for organizations - refusals: exit code, the code, and what to do', async () => {
     const ada = await signedIn('no-ada@example.com');
     const bob = await signedIn('no-bob@example.com');
@@ -115,6 +145,7 @@ suite('cli for organizations', { timeout: 240_000 }, () => {
       [bob, ['org', 'role', bob.person.email, 'owner'], /^4 troupe: forbidden: /],
       [bob, ['org', 'show', '--org', 'nowhere'], /^4 troupe: not_found: You are in no organization nowhere\.[^]*`troupe org list`/],
       [ada, ['org', 'remove', 'stranger@example.com'], /^4 troupe: not_found: stranger@example\.com is not a member\. `troupe org members`/],
+      [bob, ['org', 'join', `${platform.baseUrl}/invite?token=none`], /^4 troupe: (not_found|validation_error): /],
       [ada, ['org', 'create', 'admin'], /^4 troupe: validation_error: .*\n {2}slug is a reserved word; choose another\n/],
       [ada, ['org', 'create', 'Ünïcode'], /^4 troupe: validation_error: .*\n {2}slug /],
       [ada, ['org', 'create', 'cli-no'], /^4 troupe: conflict: The slug is taken\.\n/],
