@@ -148,14 +148,17 @@ export const startServer = async (options: ServerOptions): Promise<Server> => {
     for (const line of answer.cookies ?? []) res.writeHeader('set-cookie', line);
   };
 
-  const write = (res: HttpResponse, answer: Answer, closes: boolean): void => {
+  /** `headOnly`: an answer to HEAD has no body; what follows its head would be taken for the next answer (RFC 9110 section 9.3.2). */
+  const write = (res: HttpResponse, answer: Answer, closes: boolean, headOnly = false): void => {
     res.cork(() => {
       writeHead(res, answer);
-      res.end(answer.body, closes || !accepting);
+      if (!headOnly) res.end(answer.body, closes || !accepting);
+      else if (closes || !accepting) res.endWithoutBody(Buffer.byteLength(answer.body), true);
+      // Without the length it would have: given one, uWebSockets.js v20.49 closes the connection.
+      else res.endWithoutBody();
     });
   };
 
-  /** `params`: how many the pattern has. */
   /** A body in pieces; resolves when it has ended, or its client has. */
   const writePieces = (res: HttpResponse, answer: Answer, pieces: Pieces, gone: AbortSignal): Promise<void> => new Promise((resolve) => {
     let open = true;
@@ -188,6 +191,7 @@ export const startServer = async (options: ServerOptions): Promise<Server> => {
     });
   });
 
+  /** `params`: how many the pattern has. */
   const headOf = (params: number, res: HttpResponse, req: HttpRequest): RequestHead => ({
     method: req.getMethod(), path: req.getUrl(), query: req.getQuery(), address: addressOf(res, req),
     params: Array.from({ length: params }, (_, at) => decoded(req.getParameter(at) ?? '')),
@@ -236,7 +240,8 @@ export const startServer = async (options: ServerOptions): Promise<Server> => {
 
   const onOther = (res: HttpResponse, req: HttpRequest): void => {
     res.onAborted(() => undefined);
-    write(res, options.other(headOf(0, res, req), (surface) => options.surfaces.includes(surface) && servedAt(surface, req)), false);
+    const head = headOf(0, res, req);
+    write(res, options.other(head, (surface) => options.surfaces.includes(surface) && servedAt(surface, req)), false, head.method === 'head');
   };
 
   const onUpgrade = (res: HttpResponse, req: HttpRequest, context: us_socket_context_t): void => {

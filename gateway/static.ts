@@ -19,7 +19,7 @@ export const makeFiles = (files: ConsoleFiles): Files => {
   }));
   return {
     answer: (method, path, etag) => {
-      const file = method === 'get' ? ready.get(path) : undefined;
+      const file = method === 'get' || method === 'head' ? ready.get(path) : undefined;
       if (file === undefined) return undefined;
       if (etag === file.headers.etag) return { status: 304, headers: file.headers, body: '' };
       return { status: 200, headers: file.headers, body: file.body };

@@ -306,6 +306,27 @@ describe('gateway http', () => {
     assert.equal((await cancelled).id, id);
     edge.peer.on.request = before;
   });
+
+  test('gateway http - an answer to HEAD ends with its head, so that the next answer of the connection is the next request\'s', async () => {
+    const paths = ['/nothing', '/api/nothing', '/healthz', createPath, '/v1/agent/stream', '/console/'];
+    const text = await new Promise<string>((resolve, reject) => {
+      const requests = [...paths.map((path) => `HEAD ${path} HTTP/1.1\r\nhost: x\r\n\r\n`), 'GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n'];
+      let got = '';
+      const next = (): void => void socket.write(requests.shift() ?? '');
+      const socket = connect({ host: '127.0.0.1', port: edge.port, ca: edge.ca, servername: 'localhost' }, next);
+      socket.on('data', (data: Buffer) => {
+        got += data.toString('utf8');
+        if (requests.length === 0 && !got.endsWith('\r\n\r\n')) socket.destroy();
+        else if (got.includes('\r\n\r\n')) next();
+      });
+      socket.on('error', reject);
+      socket.on('close', () => resolve(got));
+    });
+    const answers = text.split('\r\n\r\n');
+    assert.equal(answers.length, paths.length + 2, text);
+    assert.ok(answers.slice(0, -1).every((head) => head.startsWith('HTTP/1.1 ')), text);
+    assert.equal(answers.at(-1), 'OK');
+  });
 });
 
 test('gateway http - healthz and routes without a daemon answer 503 [GWH-002] [UDS-008]', async () => {
