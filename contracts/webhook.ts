@@ -27,8 +27,8 @@ export const deliveredEvent = z.strictObject({
 export type DeliveredEvent = z.infer<typeof deliveredEvent>;
 
 const isTarget = (text: string): boolean => {
-  // URL parsers mend what follows (white space, backslashes, extra slashes); what a person sees would not be where it goes.
-  if (!/^https:\/\/[^/?#]/i.test(text) || /[\s\\\p{Cc}]/u.test(text) || !URL.canParse(text)) return false;
+  // URL parsers mend what follows (white space, backslashes, extra slashes), and what is not seen reorders the rest: what a person sees would not be where it goes.
+  if (!/^https:\/\/[^/?#]/i.test(text) || /[\s\\\p{C}]/u.test(text) || !URL.canParse(text)) return false;
   const url = new URL(text);
   return url.protocol === 'https:' && url.hostname !== '' && url.port !== '0' && url.username === '' && url.password === '' && url.hash === '';
 };

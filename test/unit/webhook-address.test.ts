@@ -33,6 +33,7 @@ test('webhook url - [AUD-018] only an https URL is taken, without credentials an
   for (const url of [
     'http://hooks.example.com/', 'ftp://hooks.example.com/', 'wss://hooks.example.com/', 'javascript:alert(1)', 'file:///etc/passwd', 'hooks.example.com', '//hooks.example.com/', '/hook', '', ' ',
     'https://', 'https:///x', 'https://h.exa\tmple/', ' https://h.example/', 'https://h.example/\n', 'https:\\\\h.example\\', 'https://a:b@hooks.example.com/', 'https://a@hooks.example.com/', 'https://hooks.example.com/#x', 'https://hooks.example.com:0/', 'https://hooks.example.com:65536/', 'https://exa mple.com/',
+    'https://h.example/\u202egnp', 'https://h.example/\u200b', 'https://h\u00ad.example/', 'https://h.example/\ue000',
     `https://hooks.example.com/${'x'.repeat(limits.webhookUrlMaxChars)}`, 5, {}, undefined,
   ]) assert.ok(!configure(url), JSON.stringify(url));
   assert.ok(webhookUrl.safeParse(`https://h.example/${'x'.repeat(limits.webhookUrlMaxChars - 18)}`).success);
