@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { after, before, suite, test } from 'node:test';
 import { z } from 'zod';
 import { authRoutes, deviceGrant } from '../../contracts/auth-routes.ts';
-import { startForwarder } from '../harness/forwarder.ts';
+import { startForwarder, type Passed } from '../harness/forwarder.ts';
 import { commandLine, shownCode, type CommandLine, type TestEnd } from '../harness/newcomer.ts';
 import { answered, startPlatform, type ApiReply, type Person, type TestPlatform } from '../harness/platform.ts';
 
@@ -45,7 +45,10 @@ suite('cli on a platform', { timeout: 240_000 }, () => {
     const login = command.start(['auth', 'login']);
     const { userCode } = await shownCode(login);
     const { device_code: deviceCode } = answered((await way.next(authRoutes.deviceCode.path)).reply, 200, z.object({ device_code: z.string() }));
-    const first = await way.next(authRoutes.deviceToken.path);
+    const poll = (): Promise<Passed> => Promise.race([
+      way.next(authRoutes.deviceToken.path), login.ended.then(({ code, err }) => assert.fail(`the command ended with ${code} and polls no more: ${err}`)),
+    ]);
+    const first = await poll();
     assert.equal(errorOf(first.reply), 'authorization_pending');
 
     // A second program with the same code and address uses up the minute's polls just before the command's next.
@@ -55,14 +58,14 @@ suite('cli on a platform', { timeout: 240_000 }, () => {
         if (errorOf(await platform.api('POST', authRoutes.deviceToken.path, { json, localAddress: way.from })) === 'slow_down') return;
       }
     };
-    const second = await way.next(authRoutes.deviceToken.path);
+    const second = await poll();
     assert.equal(errorOf(second.reply), 'slow_down');
     way.before = () => Promise.resolve();
     // From here on the command comes from another address, which has polls left.
     way.from = '127.0.4.2';
     const { cookie, csrf } = person;
     assert.equal((await platform.api('POST', authRoutes.deviceAuthorize.path, { cookie, csrf, json: { user_code: userCode, action: 'approve' } })).status, 200);
-    const third = await way.next(authRoutes.deviceToken.path);
+    const third = await poll();
     assert.equal(third.reply.status, 200, third.reply.body);
     assert.ok(second.atMs - first.atMs >= 5_000 && third.atMs - second.atMs >= 10_000, 'the waits are those of the interval');
     const ended = await login.ended;
