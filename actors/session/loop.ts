@@ -20,6 +20,7 @@ import type { StepInput, StepOutput } from './model.ts';
 import { addUsage, type Call, type Run, type SessionEvents, type SessionState, type Usage } from './state.ts';
 import type { SessionEventKind } from '../../contracts/session.ts';
 import type { PayloadOf, Turn } from '../runtime/define.ts';
+import { walletAddress } from '../wallet/address.ts';
 import { charge } from '../wallet/meter.ts';
 
 /** The part of a turn that the loop needs; commands' and effects' turns both have it. */
@@ -158,7 +159,7 @@ const over = (turn: LoopTurn, deps: LoopDeps, run: Run, usage: Usage): void => {
   const { session, model } = turn.state;
   // A charge that is under way needs it: one of an earlier turn may be.
   if (deps.metered !== true || turn.state.usage.cost_cents === 0) turn.forget(resume);
-  if (deps.metered === true && session !== null) {
+  if (deps.metered === true && session !== null && walletAddress(turn.self.org) !== undefined) {
     const ended = { id: run.run_id, by: session.user_id, model, usage };
     turn.emit('UsageMetered', ended);
     charge(turn, ended, resume);

@@ -1,30 +1,18 @@
 /** The wallet on the real engine: a turn is charged once, in its month; alerts go out once; what is left is never below nothing. */
 import assert from 'node:assert/strict';
 import { test, type TestContext } from 'node:test';
-import { defineActor } from '../../actors/runtime/define.ts';
 import { boundsOf, periodOf } from '../../actors/wallet/period.ts';
 import { walletAddress } from '../../actors/wallet/address.ts';
 import { initialWallet, fold } from '../../actors/wallet/state.ts';
 import { wallet } from '../../actors/wallet/wallet.ts';
 import { limits } from '../../contracts/limits.ts';
 import { walletCommands, type Balance, type TurnCharge } from '../../contracts/wallet.ts';
-import { webhookCommands } from '../../contracts/webhook.ts';
 import { actorHost, type ActorHost } from '../harness/actor-host.ts';
 import { codeOf } from '../harness/memory-host.ts';
+import { keptWebhook, notified } from '../harness/paid.ts';
 
 const org = 'org_01jd0000000000000000000001';
 const personal = 'u-usr_01jd0000000000000000000001';
-const notified = webhookCommands.notify.input;
-/** Keeps what it is notified of. */
-const hook = defineActor({
-  type: 'webhook', events: { Notified: notified }, initial: () => ({}), apply: { Notified: (state) => state },
-  commands: (command) => ({
-    notify: command({ ...webhookCommands.notify, access: 'system', handle: (turn, input) => {
-      turn.emit('Notified', input);
-      return { queued: true };
-    } }),
-  }),
-});
 
 interface Purse {
   readonly host: ActorHost;
@@ -36,7 +24,7 @@ interface Purse {
 }
 
 const purse = (t: TestContext, of = org): Purse => {
-  const host = actorHost([wallet(), hook]);
+  const host = actorHost([wallet(), keptWebhook]);
   t.after(() => host.stop());
   const address = walletAddress(of);
   assert.ok(address !== undefined);
