@@ -1,10 +1,11 @@
 /**
  * The stored login: `~/.troupe/config.json` with `token` and `apiBase` (interface 2.3), and which token a command uses.
  *
- * Guarantees: the folder is 0700 and the file 0600 after every write, whatever they were; a write replaces the file whole. The
- * first non-empty of `--token`, TROUPE_TOKEN and the file is the token (interface 5.1 rule 5). A token is never printed but by `auth token`.
+ * Guarantees: the folder is 0700 and the file 0600 after every write, whatever they were; a write replaces the file whole, of a link what it
+ * leads to. The first non-empty of `--token`, TROUPE_TOKEN and the file is the token (interface 5.1 rule 5). A token is never printed but
+ * by `auth token`.
  */
-import { chmod, mkdir, readFile, rename, writeFile } from 'node:fs/promises';
+import { chmod, mkdir, readFile, realpath, rename, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { z } from 'zod';
 import { devFile } from '../../contracts/config.ts';
@@ -33,15 +34,17 @@ const folderOf = ({ env }: CredentialWorld): string => {
 };
 export const configPath = (world: CredentialWorld): string => join(folderOf(world), 'config.json');
 
+const codeOf = (error: unknown): string | undefined => (error instanceof Error && 'code' in error ? String(error.code) : undefined);
+
 const read = async (world: CredentialWorld): Promise<ConfigFile> => {
   const path = configPath(world);
   let text: string;
   try {
     text = await readFile(path, 'utf8');
   } catch (cause) {
-    const code = cause instanceof Error && 'code' in cause ? cause.code : undefined;
+    const code = codeOf(cause);
     if (code === 'ENOENT' || code === 'ENOTDIR') return {};
-    throw refuse('not_configured', `${path} cannot be read (${String(code)}).`);
+    throw refuse('not_configured', `${path} cannot be read (${code ?? 'unknown'}).`);
   }
   try {
     return configFile.parse(JSON.parse(text));
@@ -53,12 +56,20 @@ const read = async (world: CredentialWorld): Promise<ConfigFile> => {
 const write = async (world: CredentialWorld, config: ConfigFile): Promise<void> => {
   const folder = folderOf(world);
   const path = configPath(world);
-  await mkdir(folder, { recursive: true, mode: 0o700 });
-  await chmod(folder, 0o700);
-  const fresh = `${path}.${process.pid}`;
-  await writeFile(fresh, `${JSON.stringify(config, null, 2)}\n`, { mode: 0o600 });
-  await chmod(fresh, 0o600);
-  await rename(fresh, path);
+  try {
+    await mkdir(folder, { recursive: true, mode: 0o700 });
+    await chmod(folder, 0o700);
+    // Of a link, what it leads to: beside a new file the old token would stay where it was.
+    const real = await realpath(path).catch(() => path);
+    const fresh = `${real}.${process.pid}`;
+    await writeFile(fresh, `${JSON.stringify(config, null, 2)}\n`, { mode: 0o600 });
+    await chmod(fresh, 0o600);
+    await rename(fresh, real);
+  } catch (error) {
+    const code = codeOf(error);
+    if (code === undefined) throw error;
+    throw refuse('not_configured', `${path} cannot be written (${code}).`);
+  }
 };
 
 export const storeLogin = async (world: CredentialWorld, login: { readonly token: string; readonly apiBase: string }): Promise<void> =>

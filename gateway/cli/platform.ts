@@ -60,6 +60,8 @@ export const createPlatform = (options: { readonly url: string; readonly fetch: 
   const url = options.url.replace(/\/+$/, '');
 
   const text = async ({ route, token, query, body }: Omit<PlatformCallInput<z.ZodType>, 'answer'>): Promise<string> => {
+    // No header can hold it; said here, because the client's own complaint looks like a network that is down.
+    if (token !== undefined && !/^[\u0021-\u007e]+$/.test(token)) throw coded('unauthorized', 'The token has characters that no token has.', { details: { status: 401 } });
     const signal = AbortSignal.timeout(limits.clientRequestMs);
     const search = query === undefined ? '' : `?${new URLSearchParams(query).toString()}`;
     try {

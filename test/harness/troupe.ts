@@ -7,7 +7,7 @@ import { fileURLToPath } from 'node:url';
 import type { Readable, Writable } from 'node:stream';
 import type { FakeEdge } from './fake-edge.ts';
 
-const entry = fileURLToPath(new URL('../../gateway/cli/main.ts', import.meta.url));
+export const troupeEntry = fileURLToPath(new URL('../../gateway/cli/main.ts', import.meta.url));
 
 export interface Home {
   readonly folder: string;
@@ -44,7 +44,7 @@ export class Troupe {
   readonly ended: Promise<Ran>;
 
   constructor(args: readonly string[], cwd: string, env: Readonly<Record<string, string>> = {}) {
-    this.#child = spawn(process.execPath, [entry, ...args], { cwd, env: { PATH: process.env['PATH'] ?? '', ...env }, stdio: ['pipe', 'pipe', 'pipe'] });
+    this.#child = spawn(process.execPath, [troupeEntry, ...args], { cwd, env: { PATH: process.env['PATH'] ?? '', ...env }, stdio: ['pipe', 'pipe', 'pipe'] });
     this.#child.stdout.setEncoding('utf8').on('data', (text: string) => { this.#out += text; this.#notify(); });
     this.#child.stderr.setEncoding('utf8').on('data', (text: string) => { this.#err += text; this.#notify(); });
     // Writing to a command that has ended is the test's affair, not a crash of the test process.

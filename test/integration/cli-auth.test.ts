@@ -1,11 +1,13 @@
 /** `troupe auth`, `troupe org` and `troupe keys` as processes, against a scripted platform over TLS. */
 import assert from 'node:assert/strict';
-import { chmod, mkdir, mkdtemp, readFile, rm, stat, writeFile } from 'node:fs/promises';
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { chmod, lstat, mkdir, mkdtemp, readFile, rm, stat, symlink, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test, type TestContext } from 'node:test';
 import { FakePlatform, type Said, type Script } from '../harness/fake-platform.ts';
-import { troupe, type Ran } from '../harness/troupe.ts';
+import { troupe, troupeEntry, type Ran } from '../harness/troupe.ts';
 
 let platform: FakePlatform;
 let caPath: string;
@@ -219,4 +221,46 @@ test('cli - a file that is no configuration is named, not overwritten; an addres
   assert.equal(await readFile(at.config, 'utf8'), 'not json');
   await rm(at.config);
   assert.equal((await at.run(['auth', 'status', '--api', 'http://platform.example', '--token', 'ada'])).code, 2);
+});
+
+test('cli - a config.json that is a link stays one: what it leads to is written, and loses its token at logout [CLI-003] [CLI-004]', async (t) => {
+  const at = await home(t);
+  const kept = join(at.path, 'kept.json');
+  await mkdir(join(at.path, '.troupe'));
+  await writeFile(kept, '{"token":"old"}', { mode: 0o644 });
+  await symlink(kept, at.config);
+  assert.equal((await at.run(['auth', 'login', '--manual'], { input: 'ada\n' })).code, 0);
+  assert.deepEqual([JSON.parse(await readFile(kept, 'utf8')), await mode(kept)], [{ token: 'ada', apiBase: platform.url }, 0o600]);
+  assert.equal((await at.run(['auth', 'logout'])).code, 0);
+  assert.deepEqual([JSON.parse(await readFile(kept, 'utf8')), (await lstat(at.config)).isSymbolicLink()], [{ apiBase: platform.url }, true]);
+});
+
+test('cli - a login that cannot be stored says where, without a stack [CLI-001]', async (t) => {
+  const at = await home(t);
+  await writeFile(join(at.path, '.troupe'), 'a file');
+  const ran = await at.run(['auth', 'login', '--manual'], { input: 'ada\n' });
+  assert.equal(ran.code, 2);
+  assert.match(ran.err, /config\.json cannot be written \(E[A-Z]+\)/);
+  assert.doesNotMatch(ran.err, /node:|\.ts:/);
+});
+
+test('cli - a token that no header can hold is invalid, not a network that is down [CLI-006]', async (t) => {
+  const at = await home(t);
+  for (const token of ['a\nb', 'é', 'a b']) {
+    const ran = await at.run(['org', 'list'], { env: { TROUPE_TOKEN: token } });
+    assert.equal(ran.code, 4, ran.err);
+    assert.match(ran.err, /unauthorized/);
+  }
+  assert.equal(platform.asked.length, 0);
+});
+
+test('cli - a reader that leaves early ends the command without a complaint', async (t) => {
+  const at = await home(t);
+  await at.write({ token: 'a'.repeat(4_000_000) });
+  const child = spawn(process.execPath, [troupeEntry, 'auth', 'token'], { cwd: at.path, env: { HOME: at.path }, stdio: ['ignore', 'pipe', 'pipe'] });
+  let said = '';
+  child.stderr.setEncoding('utf8').on('data', (text: string) => { said += text; });
+  child.stdout.once('data', () => child.stdout.destroy());
+  const [code] = await once(child, 'close');
+  assert.deepEqual([code, said], [0, '']);
 });
