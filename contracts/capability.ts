@@ -35,6 +35,8 @@ export const capabilityClaims = z.object({
   org: z.string().min(1).max(limits.idMaxChars + 'u-'.length),
   /** The platform's grant (login) behind the Tier 1 token; absent for identities of a foreign provider. */
   grant: z.string().max(limits.idMaxChars).optional(),
+  /** `jti` of the access token that the Tier 1 token was made with: it ends with that one. */
+  parent: z.string().max(limits.idMaxChars).optional(),
 });
 export type CapabilityClaims = z.infer<typeof capabilityClaims>;
 

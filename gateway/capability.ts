@@ -21,6 +21,12 @@ export interface Minted {
   readonly iat: number;
 }
 
+/** The platform's login behind a capability and the access token that led to it, where there are any: it ends with either. */
+export interface Login {
+  readonly grant?: string | undefined;
+  readonly parent?: string | undefined;
+}
+
 export type CapabilityVerdict =
   | { readonly verdict: 'valid'; readonly claims: CapabilityClaims }
   /** `foreign`: not signed by this gateway's key, so it may be another kind of token. */
@@ -60,23 +66,22 @@ export class Capabilities {
     return this.#header['kid'] ?? '';
   }
 
-  /** `grant`: the platform's login behind it, where there is one. */
-  mint(sub: string, org: string, audience: CapabilityClaims['aud'], scope: readonly string[], grant?: string): Minted {
+  mint(sub: string, org: string, audience: CapabilityClaims['aud'], scope: readonly string[], { grant, parent }: Login = {}): Minted {
     const iat = Math.floor(this.#options.clock.wallMs() / 1_000);
     const exp = iat + limits.capabilityTtlSec;
     const claims: CapabilityClaims = {
       iss: this.#options.name, aud: audience, sub, org, scope: [...scope], iat, nbf: iat - limits.tokenLeewaySec, exp, jti: randomUUID(),
-      ...(grant === undefined ? {} : { grant }),
+      ...(grant === undefined ? {} : { grant }), ...(parent === undefined ? {} : { parent }),
     };
     return { token: signEs256(this.#header, claims, this.#options.key), exp, iat };
   }
 
   /** The capability that goes to the daemon with an agent route; the same one until 5 minutes before it expires. */
-  forAgent(sub: string, org: string, grant?: string): string {
-    const id = `${org}\n${sub}\n${grant ?? ''}`;
+  forAgent(sub: string, org: string, login: Login = {}): string {
+    const id = `${org}\n${sub}\n${login.grant ?? ''}\n${login.parent ?? ''}`;
     const known = this.#agent.get(id);
     if (known !== undefined && known.exp - limits.capabilityRenewSec > this.#options.clock.wallMs() / 1_000) return known.token;
-    const minted = this.mint(sub, org, audiences.agent, agentScopes, grant);
+    const minted = this.mint(sub, org, audiences.agent, agentScopes, login);
     this.#agent.set(id, minted);
     return minted.token;
   }

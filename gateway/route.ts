@@ -63,7 +63,7 @@ export class Pipeline {
     if (route.id === routes.health.id) return this.#health(signal);
     const { capabilities, clock, link, metrics } = this.#options;
     const startedMs = clock.monotonicMs();
-    const token = admitted.kind === 'tier1' ? capabilities.forAgent(admitted.identity.sub, admitted.identity.org, admitted.identity.grant) : admitted.kind === 'tier2' ? admitted.token : '';
+    const token = admitted.kind === 'tier1' ? capabilities.forAgent(admitted.identity.sub, admitted.identity.org, admitted.identity) : admitted.kind === 'tier2' ? admitted.token : '';
     const partitionKey = admitted.kind === 'tier1' ? resumeKey(admitted.identity.org, field(input, 'resume_sid'))
       : admitted.kind === 'tier2' ? addressTokens({ org: admitted.claims.org, type: 'custody', key: admitted.claims.sub }) : undefined;
     const body = route.body === 'raw' ? bytes : input === undefined ? '' : JSON.stringify(input);
@@ -74,7 +74,7 @@ export class Pipeline {
       if (answer.status === 200 && serve.by === 'daemon' && serve.mint !== undefined && admitted.kind === 'tier2') {
         const agreed = serve.mint.agrees.safeParse(jsonOf(answer.body));
         if (!agreed.success) throw coded('upstream_error');
-        const minted = capabilities.mint(admitted.claims.sub, admitted.claims.org, audiences.custody, serve.mint.scopes, admitted.claims.grant);
+        const minted = capabilities.mint(admitted.claims.sub, admitted.claims.org, audiences.custody, serve.mint.scopes, admitted.claims);
         return jsonAnswer(200, { ...agreed.data, token: minted.token, expires_at_unix: minted.exp });
       }
       return { ...jsonAnswer(answer.status, null), body: answer.body };
@@ -109,8 +109,8 @@ export class Pipeline {
   #own(route: Route, admitted: Admitted): Answer {
     const { capabilities } = this.#options;
     if (route.id === routes.bootstrap.id && admitted.kind === 'tier1') {
-      const { sub, org, grant } = admitted.identity;
-      const minted = capabilities.mint(sub, org, audiences.custody, bootstrapScopes, grant);
+      const { sub, org } = admitted.identity;
+      const minted = capabilities.mint(sub, org, audiences.custody, bootstrapScopes, admitted.identity);
       return jsonAnswer(200, {
         access_token: minted.token, token_type: 'Bearer', user_id: sub,
         expires_in: minted.exp - minted.iat, expires_at: new Date(minted.exp * 1_000).toISOString(),

@@ -83,7 +83,7 @@ export class StreamConnection implements Creditor {
     // oxlint-disable-next-line no-unnecessary-condition -- #watchExpiry may have closed it.
     if (this.#socket === undefined) return;
     this.#stream = link.open(routes.stream, {
-      token: capabilities.forAgent(identity.sub, identity.org, identity.grant),
+      token: capabilities.forAgent(identity.sub, identity.org, identity),
       body: JSON.stringify(lastSeqNo === undefined ? { sid } : { sid, last_seq_no: lastSeqNo }),
       ...this.#partition(),
       onTexts: (texts, bytes) => this.#write(texts, bytes),

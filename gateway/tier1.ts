@@ -6,8 +6,10 @@
  * provider may speak for its accounts and organizations. HS256 is read only if a development secret was given, whose holder may name anyone
  * (so does `npm start` for its development account). Signature, times and memory: token.ts.
  */
+import { z } from 'zod';
 import { identityClaims, personalOrg } from '../contracts/capability.ts';
 import { grantId, isAccountId, isOrganizationId } from '../contracts/ids.ts';
+import { limits } from '../contracts/limits.ts';
 import { isId } from '../contracts/validate.ts';
 import type { Clock } from './clock.ts';
 import type { Jwks } from './jwks.ts';
@@ -20,6 +22,8 @@ export interface Identity {
   readonly exp: number;
   /** The platform's grant (login) the token belongs to; undefined for a foreign one. */
   readonly grant: string | undefined;
+  /** `jti` of the access token it was made with, if it names one. */
+  readonly parent: string | undefined;
 }
 
 export interface IdentityOptions {
@@ -35,6 +39,8 @@ export interface IdentityOptions {
   readonly clock: Clock;
   readonly rememberedMax?: number;
 }
+
+const tokenId = z.string().min(1).max(limits.idMaxChars);
 
 export class IdentityVerifier {
   readonly #tokens: TokenVerifier<Identity>;
@@ -62,8 +68,9 @@ export class IdentityVerifier {
         if (own !== undefined && origin === foreign && (isAccountId(sub) || (org !== undefined && isOrganizationId(org)))) return 'invalid';
         const grant = isOwn ? grantId.safeParse(raw['grant']) : undefined;
         // The daemon ends what a login opened with the login: a token of ours that names none cannot be ended.
-        if (grant?.success === false) return 'invalid';
-        return { value: { sub, org: org ?? personalOrg(sub), exp, grant: grant?.data } };
+        const parent = isOwn ? tokenId.optional().safeParse(raw['parent']) : undefined;
+        if (grant?.success === false || parent?.success === false) return 'invalid';
+        return { value: { sub, org: org ?? personalOrg(sub), exp, grant: grant?.data, parent: parent?.data } };
       },
     });
   }

@@ -1,6 +1,6 @@
 /**
  * Who may use the edge now: the capability is good (capability.ts), and what stands behind it still does. A login of the platform must not
- * have ended; whoever acts for an organization of ours must be a member of it, and may start chats only from member up.
+ * have ended, nor the access token that led here have been revoked; whoever acts for an organization of ours must be a member of it, and may start chats only from member up.
  *
  * Guarantees
  * A1  Both are asked of their actors with every request and at the opening of every stream: nothing is remembered.
@@ -53,6 +53,8 @@ interface Who {
   readonly sub: string;
   readonly org: string;
   readonly grant: string | undefined;
+  /** `jti` of the access token behind it. */
+  readonly parent: string | undefined;
 }
 
 interface Holder {
@@ -86,7 +88,7 @@ export const createAdmission = ({ capabilities, actors, feed, log }: AdmissionOp
     const organization = organizationOf(who);
     try {
       const [, standing] = await Promise.all([
-        who.grant === undefined ? undefined : askUser(userAddress(who.sub), 'check', { grant_id: who.grant, jti: '' }),
+        who.grant === undefined ? undefined : askUser(userAddress(who.sub), 'check', { grant_id: who.grant, jti: who.parent ?? '' }),
         organization === undefined ? undefined : askOrganization(organization, 'authorise', { permission, by: { actor: who.sub, ip: '', user_agent: '' } }),
       ]);
       return standing === undefined || (standing.role !== null && allows(standing.role, 'chat.create'));
@@ -122,6 +124,11 @@ export const createAdmission = ({ capabilities, actors, feed, log }: AdmissionOp
       case 'GrantsEnded':
         if (grant !== undefined && userEvents.GrantsEnded.parse(payload).ids.includes(grant)) holder.lose();
         return;
+      case 'TokenRevoked': {
+        const { parent } = holder.who;
+        if (parent !== undefined && userEvents.TokenRevoked.parse(payload).jti === parent) holder.lose();
+        return;
+      }
       case 'OrganizationDeleted':
         holder.lose();
         return;
@@ -195,16 +202,16 @@ export const createAdmission = ({ capabilities, actors, feed, log }: AdmissionOp
     authorise: async (route, token) => {
       const identified = await capabilities.identify(route, token);
       if (identified === undefined) return undefined;
-      const { principal, grant } = identified;
-      const who = { sub: principal.sub, org: principal.org, grant };
+      const { principal, grant, parent } = identified;
+      const who = { sub: principal.sub, org: principal.org, grant, parent };
       if (isGuarded(who)) await check(who, writes.has(route.id) ? 'chat.create' : 'chat.read');
       return principal;
     },
     hold: async (route, token, onLost) => {
       const identified = await capabilities.identify(route, token);
       if (identified === undefined) return undefined;
-      const { principal, grant } = identified;
-      const who: Who = { sub: principal.sub, org: principal.org, grant };
+      const { principal, grant, parent } = identified;
+      const who: Who = { sub: principal.sub, org: principal.org, grant, parent };
       if (!isGuarded(who)) return { principal, mayWrite: () => true, release: () => undefined };
       const releases: (() => void)[] = [];
       const release = (): void => {

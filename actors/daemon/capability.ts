@@ -25,10 +25,12 @@ export interface CapabilityOptions {
   readonly rememberedMax?: number;
 }
 
-/** Who calls, and the platform's login behind it, if there is one. */
+/** Who calls, and the platform's login and access token behind it, if there are any. */
 export interface Identified {
   readonly principal: UserPrincipal;
   readonly grant: string | undefined;
+  /** `jti`. */
+  readonly parent?: string | undefined;
 }
 
 export interface Capabilities {
@@ -71,7 +73,7 @@ export const createCapabilities = async (options: CapabilityOptions): Promise<Ca
     if (claims.aud !== audience) throw coded('wrong_audience');
     const present = claims.scope ?? [];
     if (!required.some((scope) => present.includes(scope))) throw coded('scope_insufficient', undefined, { details: { required: [...required], present } });
-    return { principal: { kind: 'user', sub: claims.sub, org: claims.org, scopes: present }, grant: claims.grant };
+    return { principal: { kind: 'user', sub: claims.sub, org: claims.org, scopes: present }, grant: claims.grant, parent: claims.parent };
   };
 
   return { identify, authorise: async (route, token) => (await identify(route, token))?.principal };

@@ -115,6 +115,29 @@ suite('accounts on the edge', { timeout: 240_000 }, () => {
     assert.equal((await lineTwo.closed).code, 1008);
   });
 
+  test('accounts on the edge - a revoked access token ends what was made with it: gateway tokens, capabilities, open streams; those of other tokens stay [TOK-031]', async () => {
+    const person = await platform.signUp('one-token@example.com');
+    const pair = z.object({ token: z.string(), refresh_token: z.string() });
+    const made = async (): Promise<string> => answered(await platform.api('POST', '/api/auth/api-token', { cookie: person.cookie, csrf: person.csrf, json: {} }), 200, pair).token;
+    const [stolen, kept] = [await made(), await made()];
+    const [one, two] = [await gatewayToken(stolen), await gatewayToken(kept)];
+    const sid = await sidOf(one, person.userId);
+    const capability = answered(await platform.api('POST', '/troupe/v1/auth/bootstrap', { token: one, json: { user_id: person.userId } }), 200, tokenAnswer.partial().loose()).access_token ?? '';
+    const custody = (gateway: number): Promise<ApiReply> => platform.api('POST', '/custody/get_auth_pubkey', { token: capability, json: { user_id: person.userId }, gateway });
+    assert.equal((await custody(0)).status, 200);
+    const lineOne = await open(one, sid, 0);
+    const lineTwo = await open(two, sid, 1);
+    for (const line of [lineOne, lineTwo]) await chat(line, 'hello');
+    assert.equal((await platform.api('POST', '/api/auth/revoke', { token: kept, json: { token: stolen } })).status, 200);
+    assert.deepEqual(await lineOne.closed, { code: 1008, reason: 'policy_violation:token_expired' });
+    for (const gateway of [0, 1]) {
+      assert.equal(refused(await createSession(one, person.userId, gateway)), '401 unauthorized');
+      assert.equal(refused(await custody(gateway)), '401 unauthorized');
+    }
+    assert.deepEqual(await (await open(one, sid, 1)).closed, { code: 1008, reason: 'policy_violation:token_expired' });
+    await chat(lineTwo, 'still here');
+  });
+
   test('accounts on the edge - a viewer starts no chat in the organization; one who becomes a viewer may go on reading only [RBAC-007] [RBAC-019]', async () => {
     const { id: orgId } = await organizations.create(owner);
     const viewer = await platform.signUp('viewer@example.com');

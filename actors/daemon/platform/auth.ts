@@ -83,7 +83,9 @@ export const authHandlers = (deps: AuthDeps): Readonly<Record<string, PlatformHa
     try {
       const claims = await tokens.verifyAccess(token);
       if (claims.sub !== userId) return { revoked: 0 };
-      return await askUser(userAddress(userId), 'revoke_token', { grant_id: claims.grant, jti: claims.jti, expires_at: claims.exp * 1_000 }, 'once');
+      // Remembered for as long as anything made with it can live.
+      const expires_at = (claims.exp + limits.gatewayTokenTtlSec + limits.tokenLeewaySec + limits.capabilityTtlSec) * 1_000;
+      return await askUser(userAddress(userId), 'revoke_token', { grant_id: claims.grant, jti: claims.jti, expires_at }, 'once');
     } catch (error) {
       if (error instanceof CodedError && error.code === 'unauthorized') return { revoked: 0 };
       throw error;
@@ -115,7 +117,7 @@ export const authHandlers = (deps: AuthDeps): Readonly<Record<string, PlatformHa
         const by = byOf(caller, request.context);
         await actors.ask({ address: organizationAddress(orgId), command: 'authorise', input: { by, permission: 'chat.read' }, principal: { kind: 'system' }, deadlineAt: request.deadlineAt, signal: request.signal });
       }
-      const { token, expiresInSec } = await tokens.mintGateway(accountOf(caller), caller.grantId, orgId);
+      const { token, expiresInSec } = await tokens.mintGateway(accountOf(caller), caller.grantId, orgId, caller.jti);
       return { status: 200, headers: noStore, body: { access_token: token, token_type: 'Bearer', expires_in: expiresInSec } };
     }),
     email_start: forAnyone(async (request) => {

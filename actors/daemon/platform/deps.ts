@@ -34,8 +34,8 @@ export interface Tokens {
   hintsOf(userId: string): Promise<readonly Membership[]>;
   /** `ttlMs` default `platform.access_expiry_ms`; `memberships` default `hintsOf`. */
   mintAccess(account: Account, grantId: string, options?: { readonly ttlMs?: number; readonly memberships?: readonly Membership[] }): Promise<MintedAccess>;
-  /** Tier 1 identity token for the edge gateway: `aud` the gateway's name, `org` only for an organization. */
-  mintGateway(account: Account, grantId: string, organizationId?: string): Promise<{ readonly token: string; readonly expiresInSec: number }>;
+  /** Tier 1 identity token for the edge gateway: `aud` the gateway's name, `org` only for an organization; `parent` = `jti` of the access token it is made with, and ends with. */
+  mintGateway(account: Account, grantId: string, organizationId?: string, parent?: string): Promise<{ readonly token: string; readonly expiresInSec: number }>;
   /** Signature, issuer, audience, times; remembered until it expires. Whether it was revoked is the user actor's to say. Throws `unauthorized`. */
   verifyAccess(token: string): Promise<AccessClaims>;
   /** Public keys, newest first. */

@@ -119,9 +119,9 @@ export const createTokens = async (options: TokensOptions): Promise<Tokens> => {
       const token = await sign({ email: account.email, orgs, policy: account.policy, grant: grantId }, accessAudience, account.user_id, iat, exp, jti);
       return { token, jti, expiresInSec, expiresAtMs: exp * 1_000 };
     },
-    mintGateway: async (account, grantId, organizationId) => {
+    mintGateway: async (account, grantId, organizationId, parent) => {
       const iat = nowSec();
-      const claims = { grant: grantId, ...(organizationId === undefined ? {} : { org: organizationId }) };
+      const claims = { grant: grantId, ...(parent === undefined ? {} : { parent }), ...(organizationId === undefined ? {} : { org: organizationId }) };
       const token = await sign(claims, config.gateway_name, account.user_id, iat, iat + limits.gatewayTokenTtlSec, newJti());
       return { token, expiresInSec: limits.gatewayTokenTtlSec };
     },
