@@ -77,6 +77,23 @@ suite('cli on a platform', { timeout: 240_000 }, () => {
     assert.ok(!`${ended.out}${ended.err}`.includes(token) && !ended.err.includes(deviceCode), 'neither token nor device code is shown');
   });
 
+  test('cli on a platform - where no more device codes are given, login says why and goes on by hand [CLI-016]', async (t) => {
+    const way = await startForwarder(platform, '127.0.5.1');
+    t.after(() => way.stop());
+    const caPath = join(platform.folder, 'second-forwarder.pem');
+    await writeFile(caPath, way.caPem);
+    const command = await commandLine(t, { baseUrl: way.url, caPath });
+    const asked = (): Promise<ApiReply> => platform.api('POST', authRoutes.deviceCode.path, { json: {}, localAddress: way.from });
+    let last = await asked();
+    while (last.status === 200) last = await asked();
+    assert.equal(errorOf(last), 'rate_limit_exceeded');
+    const token = await apiToken();
+    const ran = await command.run(['auth', 'login'], { input: `${token}\n` });
+    assert.equal(ran.code, 0, ran.err);
+    assert.match(ran.err, /not available \(rate_limit_exceeded\)[^]*\/api\/auth\/api-token/);
+    assert.deepEqual(await command.config(), { token, apiBase: way.url });
+  });
+
   test('cli on a platform - a login by hand with a token of 90 days; status says until when [CLI-017] [CLI-018] [CLI-020] [CLI-022]', async (t) => {
     const { command, token } = await signedIn(t);
     assert.deepEqual(await command.config(), { token, apiBase: platform.baseUrl });
