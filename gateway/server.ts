@@ -13,7 +13,7 @@
  */
 import { STATUS_CODES } from 'node:http';
 import type { HttpRequest, HttpResponse, TemplatedApp, us_listen_socket, us_socket_context_t } from 'uWebSockets.js';
-import { coded, refuse } from '../contracts/errors.ts';
+import { coded, refuse, type CodedError } from '../contracts/errors.ts';
 import { limits } from '../contracts/limits.ts';
 import type { Surface } from '../contracts/config.ts';
 import { routes } from '../contracts/routes.ts';
@@ -220,8 +220,11 @@ export const startServer = async (options: ServerOptions): Promise<Server> => {
         options.onEnded();
       });
     };
+    if (!framed) {
+      finish(afterRead().then(() => settle(exchange.refuse(ambiguous(), gone.signal), true)));
+      return;
+    }
     try {
-      if (!framed) throw coded('bad_request', 'The length of the body is ambiguous.');
       const admitted = exchange.admit(held);
       // In the same chain as the admission: a rejection of either is always handled.
       const body = !endpoint.takesBody ? Promise.resolve(new Uint8Array())
@@ -233,15 +236,22 @@ export const startServer = async (options: ServerOptions): Promise<Server> => {
         .catch((error: unknown) => (gone.signal.aborted ? undefined : settle(exchange.refuse(error, gone.signal), leavesBody(error)))));
     } catch (error) {
       held.release();
-      const refused = settle(exchange.refuse(error, gone.signal), !framed || length > limits.bodyMaxBytes || leavesBody(error));
+      const refused = settle(exchange.refuse(error, gone.signal), length > limits.bodyMaxBytes || leavesBody(error));
       if (refused !== undefined) finish(refused);
     }
   };
 
   const onOther = (res: HttpResponse, req: HttpRequest): void => {
-    res.onAborted(() => undefined);
+    let gone = false;
+    res.onAborted(() => { gone = true; });
     const head = headOf(0, res, req);
-    write(res, options.other(head, (surface) => options.surfaces.includes(surface) && servedAt(surface, req)), false, head.method === 'head');
+    const framed = hasOneFraming(req);
+    const answer = options.other(head, (surface) => options.surfaces.includes(surface) && servedAt(surface, req));
+    const answered = (): void => {
+      if (!gone) write(res, answer, !framed, head.method === 'head');
+    };
+    if (framed) answered();
+    else void afterRead().then(answered);
   };
 
   const onUpgrade = (res: HttpResponse, req: HttpRequest, context: us_socket_context_t): void => {
@@ -362,6 +372,14 @@ const hasOneFraming = (req: HttpRequest): boolean => {
   if (coding !== '' && allOf(req, 'transfer-encoding').toLowerCase() !== 'chunked') return false;
   return req.getHeader('content-length') === '' || new Set(allOf(req, 'content-length').split(',')).size === 1;
 };
+
+const ambiguous = (): CodedError => coded('bad_request', 'The length of the body is ambiguous.');
+
+/**
+ * When what has arrived is read. Until a request is answered, uWebSockets.js ends a connection that brings another: so what comes behind a
+ * body of doubtful length is never taken for one.
+ */
+const afterRead = (): Promise<void> => new Promise((resolve) => { setImmediate(resolve); });
 
 /** Refusals that come while a body may still be on its way: the connection ends with them. */
 const leaving: ReadonlySet<unknown> = new Set(['payload_too_large', 'overloaded']);

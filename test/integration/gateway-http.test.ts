@@ -327,6 +327,27 @@ describe('gateway http', () => {
     assert.ok(answers.slice(0, -1).every((head) => head.startsWith('HTTP/1.1 ')), text);
     assert.equal(answers.at(-1), 'OK');
   });
+
+  test('gateway http - what comes behind a body of doubtful length is never taken for a request', async () => {
+    /** Everything the gateway says to these bytes, sent at once, until it ends the connection. */
+    const said = (head: string, behind: string): Promise<string> => new Promise((resolve) => {
+      let got = '';
+      const socket = connect({ host: '127.0.0.1', port: edge.port, ca: edge.ca, servername: 'localhost' }, () => socket.write(`${head}\r\n\r\n${behind}`));
+      socket.on('data', (data: Buffer) => { got += data.toString('latin1'); });
+      // A connection that is cut may say so.
+      socket.on('error', () => undefined);
+      socket.on('close', () => resolve(got));
+    });
+    const hidden = 'GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n';
+    const lengths = `content-length: 2\r\ncontent-length: ${2 + hidden.length}`;
+    for (const path of [createPath, '/nothing', '/healthz']) {
+      const method = path === '/healthz' ? 'GET' : 'POST';
+      const head = `${method} ${path} HTTP/1.1\r\nhost: x\r\n${lengths}`;
+      assert.doesNotMatch(await said(head, `{}${hidden}`), / 200 OK/, path);
+      // Alone it is told what is wrong, and the connection ends with the answer.
+      assert.match(await said(head, '{}'), path === '/nothing' ? /^HTTP\/1\.1 404/ : /^HTTP\/1\.1 400[^]*ambiguous/, path);
+    }
+  });
 });
 
 test('gateway http - healthz and routes without a daemon answer 503 [GWH-002] [UDS-008]', async () => {
