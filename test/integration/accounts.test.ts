@@ -167,6 +167,7 @@ suite('accounts', { timeout: 240_000 }, () => {
     assert.deepEqual(answered(await post(all), 200, accepted), { accepted: true, hash, version });
     assert.equal((await sessionOf(person.cookie, 1)).legalAccepted, true);
     const fresh = answered(await platform.api('POST', '/api/auth/session/token', { cookie: person.cookie, csrf: person.csrf, json: {} }), 200, tokenAnswer);
+    assert.ok(!('refresh_token' in fresh), 'a console token comes alone');
     assert.equal(decodeJwt(fresh.access_token)['policy'], hash);
     assert.equal(decodeJwt(token)['policy'], '');
     // The token from before it still does all that is no chat.

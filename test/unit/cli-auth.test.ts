@@ -70,7 +70,7 @@ const nothingStored = async (run: Run): Promise<void> => {
   await assert.rejects(stat(join(run.world.env['HOME'] ?? '', '.troupe', 'config.json')));
 };
 
-test('cli - device sign-in shows code and address, waits the interval before each poll, stores the token with the address it came from [CLI-008] [CLI-009] [CLI-010] [CLI-014] [CLI-004]', async (t) => {
+test('cli - device sign-in shows code and address, waits the interval before each poll, stores the token with the address it came from, also where no refresh token comes with it [TOK-003] [CLI-008] [CLI-009] [CLI-010] [CLI-014] [CLI-004]', async (t) => {
   const run = await setUp(t, [coded('authorization_pending'), coded('authorization_pending'), 'token']);
   assert.equal(await runLogin(run.world, login), 0);
   assert.ok(run.text().includes('ABCD-2345') && run.text().includes(`${url}/device`));
