@@ -5,7 +5,7 @@
  * what their effects reach, 4 the host (joins the cluster, claims partitions) and, in the background, the projections where Postgres
  * is configured, 5 hub and link, 6 the socket is bound: ready. Postgres may be down at any time: only lists need it. NATS must be there
  * for the connection; lost after that, each step waits for it, all together for `limits.natsStartMs`. Refusals end the start at once.
- * Down, in `drain`: 6 gateways are told goaway and requests finish, 4 the host hands its actors over, 5 streams close with 1001
+ * Down, in `drain`: 6 gateways are told goaway, requests and chat answers finish, 4 the host hands its actors over, 5 streams close with 1001
  * and the connections end, 2 NATS is left, 1 the claim is given up.
  *
  * Guarantee (G8): a drain loses nothing and takes at most about `drain_ms`; `close` stops at once and loses nothing either, because
@@ -43,6 +43,7 @@ import { createHub, type Hub } from './hub.ts';
 import { createLinkServer, type LinkServer } from './link.ts';
 import { listHandlers } from './lists.ts';
 import { createPeerLookup } from './peer.ts';
+import { createHasTxt } from './platform/dns.ts';
 import { openOutside } from './platform/outside.ts';
 import { createPlatform, type Platform } from './platform/platform.ts';
 import { daemonProjections, projectionStatus } from './projections.ts';
@@ -174,7 +175,7 @@ export const startDaemon = async (options: DaemonOptions): Promise<Daemon> => {
 
     // 6 socket
     await socket.listen((accepted) => link.accept(accepted));
-    return running({ config, log, socket, nc, host, projections, hub, link });
+    return running({ config, log, socket, nc, host, projections, hub, link, platform });
   } catch (error) {
     for (const step of undo.toReversed()) await step();
     throw error;
@@ -216,6 +217,7 @@ const platformOf = async ({ config, secrets, log, host, projections, tails, blob
     config: config.platform, masterKey: secrets.masterKey, actors: host.actors, projections, tails, blobs, log,
     secrets: { ...secrets.platform, google: secrets.googleClientSecret, github: secrets.githubClientSecret },
     models: { default: config.models.default, ids: config.models.registry.map(({ id }) => id) },
+    hasTxt: createHasTxt({ servers: config.trust.name_servers, log }),
     allowances: createAllowances({ ask: askAllowance(host.actors) }),
     now: Date.now, newUlid: () => ulids.next(),
   });
@@ -238,9 +240,10 @@ interface Parts {
   readonly projections: Projections | undefined;
   readonly hub: Hub;
   readonly link: LinkServer;
+  readonly platform: Platform | undefined;
 }
 
-const running = ({ config, log, socket, nc, host, projections, hub, link }: Parts): Daemon => {
+const running = ({ config, log, socket, nc, host, projections, hub, link, platform }: Parts): Daemon => {
   const ended = Promise.withResolvers<Awaited<Daemon['closed']>>();
   let drained: Promise<void> | undefined;
   let ending = false;
@@ -254,10 +257,10 @@ const running = ({ config, log, socket, nc, host, projections, hub, link }: Part
 
   const drain = async (): Promise<void> => {
     ending = true;
-    const deadline = new Promise<void>((resolve) => {
-      setTimeout(resolve, config.drain_ms).unref();
-    });
-    await Promise.race([link.drain(), deadline]);
+    const after = (ms: number): Promise<void> => new Promise((resolve) => { setTimeout(resolve, ms).unref(); });
+    await Promise.race([link.drain(), after(config.drain_ms)]);
+    // Half of it at most: what goes on after that goes on elsewhere, without its client.
+    await Promise.race([platform?.streams.ended(), after(config.drain_ms / 2)]);
     // At once: a projection whose journal does not answer ends when the host closes its request path.
     await Promise.all([host.drain(), projections?.close()]);
     await leave();

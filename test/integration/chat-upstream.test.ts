@@ -197,6 +197,30 @@ describe('public chat upstream', () => {
     assert.match(text, /data: \[DONE\]\n\n$/);
   });
 
+  test('public chat upstream - a daemon that drains finishes the answers it is giving', async () => {
+    const [last, other] = platform.daemons;
+    assert.ok(last !== undefined && other !== undefined);
+    await other.stop();
+    await until(() => world.status(ada.accessToken), (status) => status === 200);
+    const more = Promise.withResolvers<void>();
+    script.push(async (_, response) => {
+      sse(response);
+      response.write(openaiChunk({ content: 'first ' }));
+      await more.promise;
+      response.end(openaiChunk({ content: 'second' }, 'stop') + openaiDone);
+    });
+    const response = await open({ model: 'm', messages: say('drained'), stream: true });
+    const stopped = last.stop();
+    // It takes nothing new, and is still there.
+    await until(() => platform.api('GET', '/healthz'), ({ status }) => status === 503);
+    more.resolve();
+    let text = '';
+    response.setEncoding('utf8');
+    for await (const piece of response) text += String(piece);
+    assert.match(text, /"second"[\s\S]*data: \[DONE\]\n\n$/);
+    await stopped;
+  });
+
   test('public chat upstream - without a daemon the answer is 503 [CHAT-026]', async () => {
     await Promise.all(platform.daemons.map((daemon) => daemon.stop()));
     const refused = await world.post(ada.accessToken, { model: 'm', messages: say('x') });

@@ -21,6 +21,8 @@ export interface PlatformStreams {
   readonly open: (stream: Stream, route: PlatformRoute) => void;
   /** A gateway takes bytes again after it was full. */
   onDrain(peer: Outlet): void;
+  /** Resolves when no answer is under way. */
+  ended(): Promise<void>;
 }
 
 export interface PlatformStreamsOptions {
@@ -32,6 +34,13 @@ export interface PlatformStreamsOptions {
 
 export const createPlatformStreams = ({ callers, handlers, log }: PlatformStreamsOptions): PlatformStreams => {
   const running = new Map<Stream, StreamAnswer>();
+  const waiting = new Set<() => void>();
+  const over = (stream: Stream): void => {
+    running.delete(stream);
+    if (running.size > 0) return;
+    for (const resolve of waiting) resolve();
+    waiting.clear();
+  };
 
   const run = async (stream: Stream, route: PlatformRoute, answer: StreamAnswer): Promise<void> => {
     if (running.size > limits.chatStreamsMax) throw coded('overloaded');
@@ -54,7 +63,7 @@ export const createPlatformStreams = ({ callers, handlers, log }: PlatformStream
 
   return {
     open: (stream, route) => {
-      const answer = new StreamAnswer(stream, () => running.delete(stream));
+      const answer = new StreamAnswer(stream, () => over(stream));
       if (answer.signal.aborted) return;
       running.set(stream, answer);
       run(stream, route, answer)
@@ -65,6 +74,7 @@ export const createPlatformStreams = ({ callers, handlers, log }: PlatformStream
     onDrain: (peer) => {
       for (const [stream, answer] of running) if (stream.peer === peer) answer.onRoom();
     },
+    ended: () => (running.size === 0 ? Promise.resolve() : new Promise((resolve) => { waiting.add(resolve); })),
   };
 };
 
