@@ -17,8 +17,8 @@ import type { Lean } from '../runtime/nats/lean.ts';
 import { purge } from '../runtime/nats/purge.ts';
 import { forward } from '../runtime/nats/read.ts';
 
-/** Actor types whose actors are an organization's conversations and memories. */
-const erasedTypes = ['session', 'agent', 'completion'] as const;
+/** Actor types whose actors are an organization's conversations and memories, and what was counted of its requests. */
+const erasedTypes = ['session', 'agent', 'completion', 'allowance'] as const;
 
 export interface EraseOptions {
   readonly lean: Lean;
