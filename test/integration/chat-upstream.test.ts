@@ -203,7 +203,9 @@ describe('public chat upstream', () => {
     await other.stop();
     await until(() => world.status(ada.accessToken), (status) => status === 200);
     const more = Promise.withResolvers<void>();
-    script.push(async (_, response) => {
+    let aborted = false;
+    script.push(async (request, response) => {
+      void request.gone.then(() => { aborted = true; });
       sse(response);
       response.write(openaiChunk({ content: 'first ' }));
       await more.promise;
@@ -213,6 +215,8 @@ describe('public chat upstream', () => {
     const stopped = last.stop();
     // It takes nothing new, and is still there.
     await until(() => platform.api('GET', '/healthz'), ({ status }) => status === 503);
+    for (let i = 0; i < 200; i++) await platform.api('GET', '/healthz');
+    assert.equal(aborted, false);
     more.resolve();
     let text = '';
     response.setEncoding('utf8');
