@@ -158,7 +158,7 @@ test('cli chat - an unknown session, a wrong token and an unknown model are refu
   t.after(() => other.remove());
   const refused = await troupe(['chat', 'hi'], other.folder);
   assert.equal(refused.code, 4);
-  assert.match(refused.err, /unauthorized: .*\nThe token is wrong or has expired/);
+  assert.match(refused.err, /unauthorized: .*\nThe token is wrong, has expired or was revoked/);
   const model = await troupe(['chat', '--model', 'no-such-model', 'hi'], home.folder);
   assert.equal(model.code, 4);
 });
