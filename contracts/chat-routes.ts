@@ -18,7 +18,7 @@ export const chatRoutes = {
     summary: 'One answer of a model to a conversation: JSON, or with `stream` server-sent events that end with `[DONE]`. Tools are the client\'s own.',
     body: completionRequest, bodyMaxBytes: limits.chatBodyMaxBytes, headers: [chatHeaders.organization, chatHeaders.session], answers: { 200: chatCompletion },
     errors: [
-      'unauthorized', 'forbidden', 'not_found', 'validation_error', 'model_not_supported', 'legal_acceptance_required', 'stale_policy', 'rate_limited', 'session_busy',
+      'unauthorized', 'forbidden', 'not_found', 'validation_error', 'model_not_supported', 'legal_acceptance_required', 'stale_policy', 'rate_limited', 'credits_exhausted', 'session_busy',
       'payload_too_large', 'provider_error', 'provider_timeout', 'overloaded', 'upstream_unavailable',
     ],
     serve: { by: 'stream' },

@@ -124,7 +124,7 @@ export const modelList = z.strictObject({
   data: z.array(z.strictObject({ id: z.string(), object: z.literal('model'), created: z.int(), owned_by: z.string() })),
 });
 
-const errorTypes: Readonly<Record<number, string>> = { 401: 'authentication_error', 403: 'permission_error', 404: 'not_found_error', 429: 'rate_limit_error' };
+const errorTypes: Readonly<Record<number, string>> = { 401: 'authentication_error', 402: 'insufficient_quota', 403: 'permission_error', 404: 'not_found_error', 429: 'rate_limit_error' };
 
 /** The error body of this endpoint, and of a chunk that ends a stream. `param`: the field at fault. */
 export const chatError = (status: number, error: { readonly code: string; readonly message: string; readonly param?: string | undefined }): object => ({

@@ -44,7 +44,7 @@ describe('public chat upstream', () => {
     world = await chatWorld(platform);
     ada = await world.person('ada@example.com');
     const { id } = await world.organizations.create(ada, 'ada-org');
-    await world.setPlan(id, { plan: 'enterprise', limits: { perMinute: -1, perDay: -1, maxApiKeys: -1, maxMembers: -1, credits: 0 } });
+    await world.setPlan(id, { plan: 'enterprise', limits: { perMinute: -1, perDay: -1, maxApiKeys: -1, maxMembers: -1, credits: 1_000_000 } });
   });
   after(async () => {
     await world.stop();

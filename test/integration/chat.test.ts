@@ -19,7 +19,7 @@ describe('public chat', () => {
     ada = await world.person('ada@example.com');
     // No test of this file is about limits.
     const { id } = await world.organizations.create(ada, 'ada-org');
-    await world.setPlan(id, { plan: 'enterprise', limits: { perMinute: -1, perDay: -1, maxApiKeys: -1, maxMembers: -1, credits: 0 } });
+    await world.setPlan(id, { plan: 'enterprise', limits: { perMinute: -1, perDay: -1, maxApiKeys: -1, maxMembers: -1, credits: 1_000_000 } });
     openai = world.client(ada.accessToken);
   });
   after(async () => {

@@ -75,7 +75,7 @@ describe('plan limits', () => {
     const { id } = await world.organizations.create(owner);
     const headers = { 'troupe-organization': id };
     for (const [set, limit, more] of [
-      [{ plan: 'pro' }, 60, 60], [{ plan: 'team' }, 120, 60], [{ plan: 'enterprise', limits: { perMinute: 123, perDay: -1, maxApiKeys: -1, maxMembers: -1, credits: 0 } }, 123, 3],
+      [{ plan: 'pro' }, 60, 60], [{ plan: 'team' }, 120, 60], [{ plan: 'enterprise', limits: { perMinute: 123, perDay: -1, maxApiKeys: -1, maxMembers: -1, credits: 1_000 } }, 123, 3],
     ] as const) {
       await world.setPlan(id, set);
       const { passed, refused } = await burst(more + 10, [owner], headers);

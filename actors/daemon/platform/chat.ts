@@ -1,7 +1,7 @@
 /**
  * Public chat: `/api/v1/chat/completions` and `/api/v1/models` (interface 4.2; decisions, Chat).
  *
- * Guarantees: in this order a request is refused for its body, its payer (payer.ts), the terms, the plan's limits, its model; only then a
+ * Guarantees: in this order a request is refused for its body, its payer (payer.ts), the terms, the plan's limits, its model, the payer's credits; only then a
  * completion is asked for. What a client sees was journaled before (G2). A client that leaves ends the model call. An error before the
  * first byte has its status; one after it is the last event of the stream, which then ends without `[DONE]`.
  */
@@ -18,6 +18,7 @@ import type { ActorAddress } from '../../../contracts/subjects.ts';
 import { planAllowance } from '../../allowance/address.ts';
 import type { Blobs } from '../../blobs/blobs.ts';
 import { openTail, type TailSource } from '../tail.ts';
+import { createRequireCredits } from './billing.ts';
 import { conversationOf, isGiven, promptChars, promptOf } from './chat-prompt.ts';
 import { ChunkWriter, wholeAnswer, type AnswerHead } from './chat-wire.ts';
 import type { PlatformDeps } from './deps.ts';
@@ -138,6 +139,7 @@ const collected = (answer: StreamAnswer, head: AnswerHead): Reader => {
 export const chatHandlers = (deps: ChatDeps): Readonly<Record<string, StreamHandler>> => {
   const { actors, allowances, manifest, models, log } = deps;
   const payerOf = createPayers(deps);
+  const requireCredits = createRequireCredits(deps);
 
   /** The prompt where it fits in the journal, else a blob of it. */
   const stored = async (org: string, start: CompletionStart): Promise<CompletionStart> => {
@@ -196,6 +198,7 @@ export const chatHandlers = (deps: ChatDeps): Readonly<Record<string, StreamHand
     requirePolicy(caller, manifest);
     await allowances.take({ ...planAllowance(payer.org, payer.limits), signal });
     if (!models.ids.includes(body.model)) throw coded('model_not_supported', undefined, { details: { field: 'model' } });
+    await requireCredits(payer.org, payer.limits);
 
     const prompt = promptOf(body);
     const id = `chatcmpl-${deps.newUlid()}`;
