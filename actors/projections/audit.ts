@@ -104,18 +104,41 @@ interface Row {
 export interface AuditQuery {
   readonly organizationId: string;
   readonly limit: number;
+  /** Bytes of the entries' metadata and user agents together, of which the first entry is always there. More are left for the next page. */
+  readonly bytes: number;
   /** Id of the last entry of the page before. */
   readonly cursor?: string | undefined;
 }
 
-/** One organization's entries, newest first, one more than `limit` if there are more. Throws `upstream_unavailable`. */
-export const readAudit = async (sql: Sql, { organizationId, limit, cursor }: AuditQuery): Promise<AuditEntry[]> => {
-  const rows = await answered(sql<Row[]>`
-    select id, actor_id, action, resource_type, resource_id, metadata, ip_address, user_agent, created_at from troupe.audit
-    where organization_id = ${organizationId} ${cursor === undefined ? sql`` : sql`and id < ${cursor}`}
-    order by id desc limit ${limit + 1}`);
-  return rows.map((row) => ({
-    id: row.id, organizationId, actorId: row.actor_id, action: row.action, resourceType: row.resource_type, resourceId: row.resource_id,
-    metadata: row.metadata, ipAddress: row.ip_address, userAgent: row.user_agent, createdAt: row.created_at.toISOString(),
-  }));
+export interface AuditPage {
+  readonly entries: readonly AuditEntry[];
+  /** There are older ones. */
+  readonly more: boolean;
+}
+
+interface SizedRow extends Row {
+  /** Rows found, and which of them this is. */
+  readonly found: string;
+  readonly nth: string;
+}
+
+/** One organization's entries, newest first. What is too much is left in the database. Throws `upstream_unavailable`. */
+export const readAudit = async (sql: Sql, { organizationId, limit, bytes, cursor }: AuditQuery): Promise<AuditPage> => {
+  const rows = await answered(sql<SizedRow[]>`
+    select * from (
+      select *, count(*) over () as found, row_number() over (order by id desc) as nth,
+        sum(octet_length(metadata::text) + octet_length(user_agent)) over (order by id desc) as bytes
+      from (
+        select id, actor_id, action, resource_type, resource_id, metadata, ip_address, user_agent, created_at from troupe.audit
+        where organization_id = ${organizationId} ${cursor === undefined ? sql`` : sql`and id < ${cursor}`}
+        order by id desc limit ${limit + 1}
+      ) page
+    ) sized where nth = 1 or (nth <= ${limit} and bytes <= ${bytes}) order by id desc`);
+  return {
+    more: Number(rows[0]?.found ?? 0) > rows.length,
+    entries: rows.map((row) => ({
+      id: row.id, organizationId, actorId: row.actor_id, action: row.action, resourceType: row.resource_type, resourceId: row.resource_id,
+      metadata: row.metadata, ipAddress: row.ip_address, userAgent: row.user_agent, createdAt: row.created_at.toISOString(),
+    })),
+  };
 };

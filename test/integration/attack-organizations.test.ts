@@ -6,6 +6,7 @@ import assert from 'node:assert/strict';
 import { randomBytes } from 'node:crypto';
 import { after, before, describe, test } from 'node:test';
 import { connect, type NatsConnection } from 'nats';
+import postgres from 'postgres';
 import { ulid } from 'ulid';
 import { z } from 'zod';
 import { organizationRoutes } from '../../contracts/organization-routes.ts';
@@ -201,6 +202,30 @@ describe('organizations under attack', () => {
     } finally {
       await platform.postgres.start();
     }
+  });
+
+  test('attack - an audit log of entries as large as they get is read page by page, each within what an answer holds; all of it at once is refused [AUD-001] [AUD-002]', { timeout: 120_000 }, async (t) => {
+    const { id: orgId } = await client.create(owner);
+    // Each quote is two characters in JSON, and four in the JSON that holds it.
+    const webhookUrl = `https://x/${'"'.repeat(2_030)}`;
+    assert.equal((await client.call('PATCH', '', owner, { orgId, settings: { webhookUrl } })).status, 200);
+    const sql = postgres(platform.postgres.url, { max: 1 });
+    t.after(() => sql.end());
+    const metadata = JSON.stringify({ settings: { webhookUrl } });
+    await sql`insert into troupe.audit select ${orgId}, '00' || lpad(n::text, 24, '0'), 'usr_x', 'organization.updated', 'organization', ${orgId}, ${metadata}::text::json, '', '', now() from generate_series(1, 2000) n`;
+    const page = z.object({ entries: z.array(z.object({ id: z.string() })), nextCursor: z.string().nullable() });
+    const ids: string[] = [];
+    for (let cursor: string | null = ''; cursor !== null;) {
+      const reply = await client.call('GET', '/audit', owner, { orgId, limit: 1_000, ...(cursor === '' ? {} : { cursor }) });
+      const got: z.output<typeof page> = answered(reply, 200, page);
+      assert.ok(got.entries.length > 0 && got.entries.length < 1_000);
+      ids.push(...got.entries.map(({ id }) => id));
+      cursor = got.nextCursor;
+    }
+    assert.equal(ids.length, 2_002);
+    assert.deepEqual(ids, [...new Set(ids)].toSorted().toReversed());
+    for (const format of ['csv', 'jsonl']) assert.equal(refusal(await client.call('GET', '/audit', owner, { orgId, format })), '413 payload_too_large');
+    assert.equal((await client.call('GET', '/audit', owner, { orgId, format: 'csv', limit: 100 })).body.split('\r\n').length, 102);
   });
 
   test('attack - of a deleted organization that chatted, its counted requests are erased too [ORG-027]', { timeout: 120_000 }, async () => {

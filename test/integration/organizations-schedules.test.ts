@@ -152,7 +152,7 @@ test('organizations - whoever does what at once, owners remain, rows and audit l
       assert.deepEqual(rows.map(({ id, role, memberCount }) => [id, role, memberCount]).toSorted(), expected.toSorted(), userId);
     }
     for (const id of ids) {
-      const entries = await projections.read((sql) => readAudit(sql, { organizationId: id, limit: limits.auditExportMax }));
+      const { entries } = await projections.read((sql) => readAudit(sql, { organizationId: id, limit: limits.auditExportMax, bytes: limits.auditExportMaxBytes }));
       // Newest first; of what was done at once only the actor knows the order.
       assert.deepEqual(entries.map(({ id: entry }) => entry), entries.map(({ id: entry }) => entry).toSorted().toReversed());
       assert.ok(entries.every(({ organizationId }) => organizationId === id));

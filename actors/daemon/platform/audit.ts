@@ -29,6 +29,9 @@ export const current = async ({ projections }: Pick<AuditDeps, 'projections'>, n
   }
 };
 
+/** Of a page's entries: as JSON in the link's JSON a byte may become two. A page has fewer than `limit` entries rather than more bytes. */
+const pageMaxBytes = limits.auditExportMaxBytes / 2;
+
 const formats = {
   csv: { type: 'text/csv; charset=utf-8; header=present', of: auditCsv },
   jsonl: { type: 'application/jsonl; charset=utf-8', of: auditJsonl },
@@ -46,12 +49,11 @@ export const auditHandlers = (deps: AuditDeps): Readonly<Record<string, Platform
       if (format !== undefined) await ask(address, 'note', { action: 'audit.exported', resource_type: 'audit', resource_id: orgId, metadata: { format }, by });
       await current(deps, 'audit', orgId);
       const most = limit ?? (format === undefined ? limits.auditListUsualMax : limits.auditExportMax);
-      const read = await deps.projections.read((sql) => readAudit(sql, { organizationId: orgId, limit: most, cursor }));
-      const entries = read.slice(0, most);
-      const more = read.length > most;
+      const bytes = format === undefined ? pageMaxBytes : limits.auditExportMaxBytes;
+      const { entries, more } = await deps.projections.read((sql) => readAudit(sql, { organizationId: orgId, limit: most, bytes, cursor }));
       if (format === undefined) return { status: 200, body: { entries, nextCursor: more ? entries.at(-1)?.id ?? null : null } };
 
-      if (more && limit === undefined) throw tooLarge();
+      if (more && (limit === undefined || entries.length < limit)) throw tooLarge();
       const { type, of } = formats[format];
       const text = of(entries);
       if (Buffer.byteLength(JSON.stringify(text)) > limits.auditExportMaxBytes) throw tooLarge();
