@@ -33,18 +33,21 @@ export class Buckets {
   readonly #limit: BucketLimit;
   readonly #nowMs: () => number;
   readonly #max: number;
+  readonly #nameOf: (key: string) => string;
   readonly #buckets = new Map<string, Bucket>();
   readonly #overrides = new Map<string, BucketLimit>();
 
-  /** `nowMs` is monotonic. */
-  constructor(limit: BucketLimit, nowMs: () => number, max: number = limits.bucketsMax) {
+  /** `nowMs` is monotonic. `nameOf`: what a key is counted by, where several are one. */
+  constructor(limit: BucketLimit, nowMs: () => number, max: number = limits.bucketsMax, nameOf: (key: string) => string = (key) => key) {
     this.#limit = limit;
     this.#nowMs = nowMs;
     this.#max = max;
+    this.#nameOf = nameOf;
   }
 
   /** Takes a token. 0 = taken; else nothing was taken and a token is there in that many whole seconds (at least 1). */
-  take(key: string): number {
+  take(ofKey: string): number {
+    const key = this.#nameOf(ofKey);
     const limit = this.#overrides.get(key) ?? this.#limit;
     const now = this.#nowMs();
     let bucket = this.#buckets.get(key);
@@ -62,7 +65,8 @@ export class Buckets {
   }
 
   /** Gives a token back that was taken, never above capacity. */
-  give(key: string): void {
+  give(ofKey: string): void {
+    const key = this.#nameOf(ofKey);
     const bucket = this.#buckets.get(key);
     // A bucket that was forgotten meanwhile is full.
     if (bucket === undefined) return;
@@ -73,7 +77,8 @@ export class Buckets {
   }
 
   /** What `take` would answer, without taking. */
-  wait(key: string): number {
+  wait(ofKey: string): number {
+    const key = this.#nameOf(ofKey);
     const bucket = this.#buckets.get(key);
     const limit = this.#overrides.get(key) ?? this.#limit;
     const tokens = bucket === undefined ? limit.capacity : level(bucket, limit, this.#nowMs());
@@ -81,7 +86,8 @@ export class Buckets {
   }
 
   /** Replaces the limit of one key, `null` = back to the common one. The bucket keeps its tokens, cut to the new capacity. */
-  override(key: string, limit: BucketLimit | null): void {
+  override(ofKey: string, limit: BucketLimit | null): void {
+    const key = this.#nameOf(ofKey);
     const now = this.#nowMs();
     const bucket = this.#buckets.get(key);
     if (bucket !== undefined) {
@@ -103,7 +109,7 @@ export class Buckets {
 
   /** The named bucket, or all that are not full or have a limit of their own, at most `max`. */
   inspect(key: string | undefined, max: number): BucketState[] {
-    if (key !== undefined) return [this.#state(key)];
+    if (key !== undefined) return [this.#state(this.#nameOf(key))];
     const states: BucketState[] = [];
     for (const overridden of this.#overrides.keys()) {
       if (states.length >= max) return states;

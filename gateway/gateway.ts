@@ -6,6 +6,7 @@
  * runs finish, closes the rest with 1001; `close` ends at once.
  */
 import type { GatewayConfig } from '../contracts/config.ts';
+import { addressBlock } from '../contracts/address.ts';
 import { coded, refuse } from '../contracts/errors.ts';
 import { limits } from '../contracts/limits.ts';
 import { routes } from '../contracts/routes.ts';
@@ -87,7 +88,7 @@ export const startGateway = async (config: GatewayConfig, dependencies: GatewayD
   const nowMs = (): number => clock.monotonicMs();
   const { limits: rates } = config;
   const users = new Buckets({ capacity: rates.per_user_capacity, refillPerSec: rates.per_user_refill_per_sec }, nowMs);
-  const addresses = new Buckets({ capacity: rates.per_ip_capacity, refillPerSec: rates.per_ip_refill_per_sec }, nowMs);
+  const addresses = new Buckets({ capacity: rates.per_ip_capacity, refillPerSec: rates.per_ip_refill_per_sec }, nowMs, limits.bucketsMax, addressBlock);
   const capabilities = new Capabilities({ name: config.name, key: secrets.capabilityKey, clock });
   const link = connectLink({ socketPath: config.upstream.socket_path, release: dependencies.release, log, deadlineMs: config.upstream.deadline_ms });
   const { jwks_url: url, jwks_ttl_ms: ttlMs, jwks_cooldown_ms: cooldownMs } = config.auth;

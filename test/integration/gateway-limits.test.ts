@@ -163,6 +163,16 @@ test('gateway limits - behind trusted proxies the address is the right-most untr
   }, { trusted_proxies: ['127.0.0.1', '10.0.0.0/8'] });
 });
 
+test('gateway limits - the addresses of one IPv6 network count as one: whoever has a /64 has one bucket [GRL-013]', async () => {
+  await withEdge({ per_ip_capacity: 3, per_ip_refill_per_sec: 1 }, async (edge) => {
+    const via = (forwarded: string): Promise<Reply> => anonymous(edge, { headers: { 'x-forwarded-for': forwarded } });
+    let i = 0;
+    assert.deepEqual(await statuses(4, () => via(`2001:db8:1:2:${(++i).toString(16)}::1`)), [401, 401, 401, 429]);
+    assert.equal((await via('2001:db8:1:3::1')).status, 401);
+    assert.equal((await via('::ffff:192.0.2.7')).status, 401);
+  }, { trusted_proxies: ['127.0.0.1'] });
+});
+
 /** One raw TLS connection; `status` = that of the next answer. */
 const line = async (edge: Edge): Promise<{ socket: TLSSocket; status: () => Promise<string> }> => {
   const socket = connect({ port: edge.port, host: '127.0.0.1', servername: 'localhost', ca: edge.ca });
