@@ -7,6 +7,21 @@
 import { z } from 'zod';
 import { limits } from './limits.ts';
 
+/** Nested no deeper than `limits.chatDepthMax`. Not recursive: what it is asked about may be deeper than any stack. */
+export const isShallow = (value: unknown): boolean => {
+  let level: unknown[] = [value];
+  for (let depth = 0; level.length > 0; depth++) {
+    if (depth > limits.chatDepthMax) return false;
+    const next: unknown[] = [];
+    for (const item of level) {
+      if (typeof item !== 'object' || item === null) continue;
+      for (const inner of Object.values(item)) next.push(inner);
+    }
+    level = next;
+  }
+  return true;
+};
+
 const note = z.string().max(limits.chatNoteMaxChars);
 const toolName = z.string().regex(/^[a-zA-Z0-9_-]{1,64}$/);
 
@@ -34,7 +49,7 @@ export type ChatMessage = z.output<typeof message>;
 const tool = z.strictObject({
   type: z.literal('function'),
   function: z.strictObject({
-    name: toolName, description: z.string().optional(), parameters: z.record(z.string(), z.unknown()).optional(), strict: z.boolean().nullish(),
+    name: toolName, description: z.string().optional(), parameters: z.record(z.string(), z.unknown()).refine(isShallow, 'is nested too deeply').optional(), strict: z.boolean().nullish(),
   }),
 });
 
@@ -124,7 +139,7 @@ export const modelList = z.strictObject({
   data: z.array(z.strictObject({ id: z.string(), object: z.literal('model'), created: z.int(), owned_by: z.string() })),
 });
 
-const errorTypes: Readonly<Record<number, string>> = { 401: 'authentication_error', 402: 'insufficient_quota', 403: 'permission_error', 404: 'not_found_error', 429: 'rate_limit_error' };
+const errorTypes: Readonly<Record<number, string>> = { 401: 'authentication_error', 403: 'permission_error', 404: 'not_found_error', 429: 'rate_limit_error' };
 
 /** The error body of this endpoint, and of a chunk that ends a stream. `param`: the field at fault. */
 export const chatError = (status: number, error: { readonly code: string; readonly message: string; readonly param?: string | undefined }): object => ({

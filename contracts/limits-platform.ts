@@ -172,6 +172,8 @@ export const platformLimits = {
   /** Messages of one request, and parts of one message; tools of one request, and calls of one message. More: `validation_error`. */
   chatMessagesMax: 4_096,
   chatToolsMax: 128,
+  /** Levels of nesting of a tool's parameters. Deeper: `validation_error`. A call's arguments that are deeper stay text. */
+  chatDepthMax: 64,
   /** Characters of a request's short texts (user, stop, name) and of X-Session-Id. Longer: `validation_error`. */
   chatNoteMaxChars: 256,
   /** Chat requests that one daemon answers at once. More: `overloaded`. */

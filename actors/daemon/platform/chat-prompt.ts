@@ -1,5 +1,5 @@
 /** A chat request as what the model is asked: plain texts, tool results with their tool's name, options without their vendor's spelling. */
-import type { ChatMessage, CompletionRequest } from '../../../contracts/chat.ts';
+import { isShallow, type ChatMessage, type CompletionRequest } from '../../../contracts/chat.ts';
 import type { CompletionPrompt } from '../../../contracts/completion.ts';
 import { parseArguments } from '../../providers/provider.ts';
 
@@ -11,6 +11,12 @@ export const isGiven = <T>(value: T | null | undefined): value is T => value !==
 
 const textOf = (content: Content | null | undefined): string =>
   (typeof content === 'string' ? content : (content ?? []).map((part) => part.text).join(''));
+
+/** As a value, for vendors that want one. */
+const argumentsOf = (text: string): unknown => {
+  const value = parseArguments(text);
+  return isShallow(value) ? value : text;
+};
 
 const messageOf = (message: ChatMessage, toolNames: Map<string, string>): Message => {
   switch (message.role) {
@@ -26,7 +32,7 @@ const messageOf = (message: ChatMessage, toolNames: Map<string, string>): Messag
       for (const call of calls) toolNames.set(call.id, call.function.name);
       return {
         role: 'assistant', text: textOf(message.content),
-        calls: calls.map((call) => ({ call_id: call.id, name: call.function.name, arguments: parseArguments(call.function.arguments) })),
+        calls: calls.map((call) => ({ call_id: call.id, name: call.function.name, arguments: argumentsOf(call.function.arguments) })),
       };
     }
   }
