@@ -9,8 +9,12 @@ import { authRoutes, tokenAnswer } from '../../contracts/auth-routes.ts';
 import { chatRoutes } from '../../contracts/chat-routes.ts';
 import { limits } from '../../contracts/limits.ts';
 import { organizationCommands } from '../../contracts/organization.ts';
-import { ownerSubject, partitionOf, type ActorAddress } from '../../contracts/subjects.ts';
+import type { StoredEvent } from '../../contracts/event.ts';
+import { ownerSubject, partitionOf, streams, wildcards, type ActorAddress } from '../../contracts/subjects.ts';
 import { decodeAnswer, encodeOwnerRequest } from '../../actors/runtime/cluster/wire.ts';
+import { decodeCommit } from '../../actors/runtime/commit.ts';
+import { forward } from '../../actors/runtime/nats/read.ts';
+import { createNatsStores } from '../../actors/runtime/nats/stores.ts';
 import { organizationClient, type OrganizationClient } from './organization.ts';
 import { answered, type ApiReply, type Person, type TestPlatform } from './platform.ts';
 
@@ -30,6 +34,8 @@ export interface ChatWorld {
   status(token: string, options?: { readonly gateway?: number; readonly headers?: Readonly<Record<string, string>> }): Promise<number>;
   /** Asks an actor as the system does. */
   system(address: ActorAddress, command: string, input: unknown): Promise<unknown>;
+  /** What the completion actors (of an organization, or of all) have journaled, in order. */
+  journaled(org?: string): Promise<StoredEvent[]>;
   setPlan(orgId: string, input: Omit<z.input<typeof organizationCommands.set_plan.input>, 'reason'>): Promise<void>;
   stop(): Promise<void>;
 }
@@ -39,6 +45,7 @@ const manifest = z.object({ hash: z.string() });
 export const chatWorld = async (platform: TestPlatform): Promise<ChatWorld> => {
   const dispatcher = new Agent({ connect: { ca: platform.ca } });
   const nc = await connect({ servers: platform.nats.url });
+  const { lean } = createNatsStores(nc, { partitions: limits.partitions, journalStreams: 1, replicas: 1 });
   // The client's own type of fetch is the browser's; undici's is the same thing.
   const fetchThere = ((url: string, init: object) => undiciFetch(url, { ...init, dispatcher })) as unknown as typeof globalThis.fetch;
 
@@ -63,6 +70,13 @@ export const chatWorld = async (platform: TestPlatform): Promise<ChatWorld> => {
       const at = platform.gateways[gateway];
       assert.ok(at !== undefined);
       return new OpenAI({ apiKey: token, baseURL: `${at.url}/api/v1`, maxRetries: 0, fetch: fetchThere, defaultHeaders: headers });
+    },
+    journaled: async (org) => {
+      const events: StoredEvent[] = [];
+      for await (const batch of forward(lean, streams.journal(0, 1), wildcards.journals('completion', org), 1, Number.MAX_SAFE_INTEGER)) {
+        for (const { data } of batch) events.push(...decodeCommit(data).ev);
+      }
+      return events;
     },
     status: async (token, options) => (await post(token, { model: 'mock', messages: say('/say x') }, options)).status,
     setPlan: async (orgId, input) => {

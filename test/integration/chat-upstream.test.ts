@@ -7,13 +7,7 @@ import type { IncomingMessage } from 'node:http';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
-import { connect } from 'nats';
-import { decodeCommit } from '../../actors/runtime/commit.ts';
-import { createNatsStores } from '../../actors/runtime/nats/stores.ts';
-import { forward } from '../../actors/runtime/nats/read.ts';
 import type { StoredEvent } from '../../contracts/event.ts';
-import { limits } from '../../contracts/limits.ts';
-import { streams, wildcards } from '../../contracts/subjects.ts';
 import { chatWorld, completionsPath, say, type ChatWorld } from '../harness/chat.ts';
 import { modelServer, openaiChunk, openaiDone, openaiUsage, sse, type Answer, type ModelServer } from '../harness/model-server.ts';
 import { startPlatform, type Person, type TestPlatform } from '../harness/platform.ts';
@@ -53,20 +47,7 @@ describe('public chat upstream', () => {
     await rm(folder, { recursive: true, force: true });
   });
 
-  /** Every event of the completion actors, in the journal's order. */
-  const journaled = async (): Promise<StoredEvent[]> => {
-    const nc = await connect({ servers: platform.nats.url });
-    const { lean } = createNatsStores(nc, { partitions: limits.partitions, journalStreams: 1, replicas: 1 });
-    try {
-      const events: StoredEvent[] = [];
-      for await (const batch of forward(lean, streams.journal(0, 1), wildcards.journals('completion'), 1, Number.MAX_SAFE_INTEGER)) {
-        for (const { data } of batch) events.push(...decodeCommit(data).ev);
-      }
-      return events;
-    } finally {
-      await nc.close();
-    }
-  };
+  const journaled = (): Promise<StoredEvent[]> => world.journaled();
   const metered = async (): Promise<Metered[]> => (await journaled()).filter((event) => event.k === 'UsageMetered').map((event) => event.d as unknown as Metered);
 
   /** A streaming request whose response the test reads at its own pace. */

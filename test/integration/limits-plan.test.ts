@@ -64,6 +64,8 @@ describe('plan limits', () => {
     const { passed, refused } = await burst(30, [owner, member], { 'troupe-organization': id });
     assert.equal(passed, 10);
     limited(refused, 10, [begun + 60_000, Date.now() + 60_000]);
+    // A refused request asks no model.
+    assert.equal((await world.journaled(id)).filter((event) => event.k === 'CompletionStarted').length, 10);
     // Plan by plan, each counted from the next request on.
     await world.setPlan(id, { plan: 'pro' });
     assert.equal((await burst(60, [owner, member], { 'troupe-organization': id })).passed, 50);
