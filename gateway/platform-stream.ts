@@ -87,6 +87,10 @@ class StreamExchange implements Exchange {
     const context = contextFor(route, this.#request, '');
     const opened = openStreamed({
       link, credits, route, signal, token: admitted.token, partitionKey: admitted.partitionKey, body: JSON.stringify({ context, query, body }), lost: lostEvent,
+      accept: (head) => {
+        if (!Object.hasOwn(route.answers, head.status)) throw coded('upstream_error');
+        checkedHeaders(route, head.headers);
+      },
     });
     this.#held?.release();
     return opened;
@@ -95,11 +99,9 @@ class StreamExchange implements Exchange {
   #answer(streamed: Streamed): Answer {
     const { head } = streamed;
     const route = this.#route;
-    if (streamed.kind === 'whole' && !Object.hasOwn(route.answers, head.status)) throw daemonError(route, { status: head.status, body: streamed.body });
-    if (!Object.hasOwn(route.answers, head.status)) throw coded('upstream_error');
-    const headers = checkedHeaders(route, head.headers);
-    if (streamed.kind === 'whole') return successAnswer(head.status, { headers, text: streamed.body.toString('utf8') });
-    return { ...successAnswer(head.status, { headers, text: '' }), pieces: streamed.pieces };
+    if (streamed.kind === 'pieces') return { ...successAnswer(head.status, { headers: head.headers, text: '' }), pieces: streamed.pieces };
+    if (!Object.hasOwn(route.answers, head.status)) throw daemonError(route, { status: head.status, body: streamed.body });
+    return successAnswer(head.status, { headers: checkedHeaders(route, head.headers), text: streamed.body.toString('utf8') });
   }
 
   #counted(answer: Answer): Answer {

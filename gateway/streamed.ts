@@ -21,6 +21,8 @@ export interface StreamedOptions {
   readonly partitionKey?: string | undefined;
   /** The client has gone. */
   readonly signal: AbortSignal;
+  /** Throws what makes a body in pieces under this head unusable: then the stream is ended, and the answer refused with that. */
+  readonly accept: (head: StreamHead) => void;
   /** What a body in pieces ends with when its rest is lost; undefined = it is cut. */
   readonly lost: (head: StreamHead) => string | undefined;
 }
@@ -123,6 +125,11 @@ class StreamedAnswer implements Pieces {
     if (head.whole) {
       this.#phase = { name: 'whole', head, texts: [] };
       return;
+    }
+    try {
+      this.#options.accept(head);
+    } catch (error) {
+      return this.#fail(error instanceof Error ? error : new TypeError('A head was refused with what is no error.'));
     }
     this.#phase = { name: 'held', head, texts: [], end: 'none' };
     this.#settle.resolve({ kind: 'pieces', head, pieces: this });

@@ -178,6 +178,15 @@ describe('chat gateway', () => {
     }
   });
 
+  test('chat gateway - a stream whose head cannot be used is ended', async () => {
+    for (const [bad, status] of [[head(200, { location: 'a\r\nb' }, false), 500], [head(206, sse, false), 502]] as const) {
+      const { response, stream } = await ask();
+      stream.send(bad, 'data: 1\n\n');
+      assert.equal((await stream.ended).code, broken.code);
+      assert.equal((await response).statusCode, status);
+    }
+  });
+
   test('chat gateway - an endless answer that is to be whole is given up', async () => {
     const { response, stream } = await ask();
     stream.send(head(200, {}, true));
