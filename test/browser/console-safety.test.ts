@@ -172,3 +172,16 @@ for (const colorScheme of ['light', 'dark'] as const) {
     await check('account');
   });
 }
+
+test('console - who signs out leaves an empty page behind, which Back may show again as it was', async () => {
+  const owner = await world.signUp();
+  const { id } = await world.newOrganization(owner);
+  const page = await world.newPage(owner);
+  await page.goto(world.url(`/console/members?org=${id}`));
+  await row(page, owner.email).waitFor();
+  // The next page never comes, so that what is left of this one shows.
+  await page.route((address) => address.pathname === '/signin', (route) => route.abort('aborted'));
+  await page.getByRole('button', { name: 'Sign out' }).click();
+  await page.getByRole('heading', { name: 'You are not signed in' }).waitFor();
+  assert.equal(await page.getByText(owner.email).count(), 0);
+});

@@ -158,7 +158,11 @@ export const App = ({ world }: { world: AppWorld }): VNode => {
     );
   }
   const signOut = (): void => {
-    api.signOut().then(() => { world.leave('/signin'); }, (error: unknown) => { setPhase({ kind: 'failed', problem: problemOf(error) }); });
+    // Emptied first: a browser may show this page again as it was left (Back), without asking anybody.
+    api.signOut().then(() => {
+      setPhase({ kind: 'signed-out' });
+      world.leave('/signin');
+    }, (error: unknown) => { setPhase({ kind: 'failed', problem: problemOf(error) }); });
   };
   return (
     <DeskProvider value={desk}>
