@@ -24,6 +24,7 @@ import { leave, removeMember, transfer, updateMember } from './members.ts';
 import { configure, notify, webhookAddress } from './notify.ts';
 import { shownInvitation, shownKey, shownMember, shownOrganization } from './show.ts';
 import { allowed, isPermission, liveOf, standingOf } from './standing.ts';
+import { grantCredits } from './credits.ts';
 import { fold, initialOrganization } from './state.ts';
 import { eraseInput, mailInput } from './turn.ts';
 
@@ -137,6 +138,7 @@ export const organization = (deps: OrganizationDeps) => defineActor({
         const { plan: from } = liveOf(turn.state);
         if (own !== undefined && plan !== 'enterprise') throw coded('validation_error', 'Only an enterprise contract has limits of its own.');
         turn.emit('PlanSet', { plan, ...(own === undefined ? {} : { limits: own }), reason });
+        grantCredits(turn, planLimitsOf(plan, own).credits);
         if (plan !== from) notify(turn, 'plan.changed', { from, to: plan });
         return {};
       },
@@ -151,7 +153,8 @@ export const organization = (deps: OrganizationDeps) => defineActor({
       },
     }),
   }),
-  reminders: { invitations: expire, mail: mailsOn, erase: eraseOn },
+  // What was to be told is told again by the activation that `tells` makes.
+  reminders: { invitations: expire, mail: mailsOn, erase: eraseOn, tells: () => undefined },
 });
 
 export type OrganizationCommands = NonNullable<ReturnType<typeof organization>['types']>['commands'];
