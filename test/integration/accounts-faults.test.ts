@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 import { decodeJwt, decodeProtectedHeader } from 'jose';
 import { z } from 'zod';
-import { tokenAnswer } from '../../contracts/auth-routes.ts';
+import { deviceGrant, tokenAnswer } from '../../contracts/auth-routes.ts';
 import { got, startAccounts, type TestAccounts } from '../harness/accounts.ts';
 
 const meAnswer = z.object({ id: z.string() });
@@ -25,6 +25,33 @@ test('accounts faults - while Postgres is down people sign in and renew tokens w
   assert.deepEqual([(await accounts.call('me', { token: bob.accessToken })).status, (await accounts.call('me', { token: bob.accessToken })).code], [503, 'upstream_unavailable']);
   await accounts.postgres.start();
   assert.equal(got(await accounts.call('me', { token: bob.accessToken }), 200, meAnswer).id, bob.userId);
+});
+
+test('accounts faults - while Postgres hangs nobody loses a login or an approval: tokens come in time, without hints', { timeout: 120_000 }, async (t) => {
+  const accounts = await startAccounts(t);
+  const ann = await accounts.signUp('ann@example.com');
+  const { refreshToken } = await accounts.apiToken(ann);
+  const { device_code, user_code } = got(await accounts.call('device_code', { ip: '192.0.2.20' }), 200, z.object({ device_code: z.string(), user_code: z.string() }));
+  assert.equal((await accounts.call('device_authorize', { token: ann.cookie, csrf: ann.csrf, body: { user_code, action: 'approve' } })).status, 200);
+  const server = accounts.postgres.pid;
+  assert.ok(server !== undefined);
+  // Its connections are processes of their own.
+  const processes = [server, ...(await readFile(`/proc/${server}/task/${server}/children`, 'utf8')).split(' ').filter((pid) => pid.trim() !== '').map(Number)];
+  const all = (signal: 'SIGSTOP' | 'SIGCONT'): void => {
+    for (const pid of processes) process.kill(pid, signal);
+  };
+  all('SIGSTOP');
+  try {
+    const [renewed, polled] = await Promise.all([
+      refresh(accounts, refreshToken, '192.0.2.20'), accounts.call('device_token', { body: { grant_type: deviceGrant, device_code }, ip: '192.0.2.20' }),
+    ]);
+    const next = got(renewed, 200, tokenAnswer);
+    assert.deepEqual(decodeJwt(next.access_token)['orgs'], []);
+    got(polled, 200, tokenAnswer);
+    got(await refresh(accounts, next.refresh_token ?? '', '192.0.2.20'), 200, tokenAnswer);
+  } finally {
+    all('SIGCONT');
+  }
 });
 
 test('accounts faults - a killed daemon takes no login and no revocation with it; the other serves meanwhile [TOK-031]', { timeout: 120_000 }, async (t) => {

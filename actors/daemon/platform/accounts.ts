@@ -76,10 +76,12 @@ export const createAccounts = ({ config, actors, tokens, bearers, now, newUlid }
       const account = await askUser(userAddress(userId), 'open_grant', { grant, ...(agreedAtMs === undefined ? {} : { agreed_at: agreedAtMs }) }, 'once');
       return issued(await tokens.mintAccess(account, grant.id, { ttlMs: accessTtlMs(kind, config), memberships }), refreshToken);
     },
-    refresh: async (refreshToken) => {
+    refresh: async (refreshToken, deadlineAt) => {
       const userId = bearers.refreshUser(refreshToken);
       if (userId === undefined) throw coded('invalid_refresh');
       const memberships = await tokens.hintsOf(userId);
+      // Whoever did not get the answer comes again with the token that is over, and loses the login.
+      if (deadlineAt - performance.now() < limits.deviceRedeemMs) throw coded('deadline_exceeded');
       const next = bearers.newRefresh(userId);
       const at = now();
       const outcome = await askUser(userAddress(userId), 'refresh', {

@@ -67,7 +67,7 @@ export const authHandlers = (deps: AuthDeps): Readonly<Record<string, PlatformHa
     // RFC 6749 section 3.1: a parameter without a value counts as left out.
     if (grant_type !== undefined && grant_type !== '' && grant_type !== refreshGrant) throw coded('unsupported_grant_type');
     if (refresh_token === undefined || refresh_token === '') throw coded('invalid_request', 'refresh_token is missing.');
-    return tokenResult(await accounts.refresh(refresh_token));
+    return tokenResult(await accounts.refresh(refresh_token, request.deadlineAt));
   };
 
   const makeApiToken = async ({ caller, context }: PlatformHandlerRequest): Promise<PlatformResult> => {

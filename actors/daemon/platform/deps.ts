@@ -30,7 +30,7 @@ export interface Membership {
 export interface Tokens {
   /** A person's memberships now, at most `limits.tokenOrgsMax`. Faults when Postgres does not answer. */
   membershipsOf(userId: string): Promise<readonly Membership[]>;
-  /** The same for a token's `orgs`, which are only a hint: none when Postgres does not answer, so that people can still sign in. */
+  /** The same for a token's `orgs`, which are only a hint: none when Postgres does not answer within `limits.projectionWaitMs`, so that people can still sign in. */
   hintsOf(userId: string): Promise<readonly Membership[]>;
   /** `ttlMs` default `platform.access_expiry_ms`; `memberships` default `hintsOf`. */
   mintAccess(account: Account, grantId: string, options?: { readonly ttlMs?: number; readonly memberships?: readonly Membership[] }): Promise<MintedAccess>;
@@ -75,8 +75,11 @@ export interface Accounts {
    * since the person agreed to it. `agreedAtMs`: Unix milliseconds, absent = just now.
    */
   issue(userId: string, kind: Extract<GrantKind, 'device' | 'api-token'>, clientId: string, context: RequestContext, agreedAtMs?: number): Promise<IssuedTokens>;
-  /** A new pair for a refresh token, which is over then. Throws `invalid_refresh`; one that was replaced before ends its login. */
-  refresh(refreshToken: string): Promise<IssuedTokens>;
+  /**
+   * A new pair for a refresh token, which is over then. Throws `invalid_refresh`; one that was replaced before ends its login. `deadlineAt` (as
+   * `performance.now()`): with too little time left for an answer it throws `deadline_exceeded` and uses nothing up.
+   */
+  refresh(refreshToken: string, deadlineAt: number): Promise<IssuedTokens>;
 }
 
 /** The documents that are to be accepted now. */

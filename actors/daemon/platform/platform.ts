@@ -70,7 +70,7 @@ export const createPlatform = async (options: PlatformOptions): Promise<Platform
   const tokens = await createTokens({
     config, signingKeyPem: secrets.signingKeyPem, formerKeyPems: secrets.formerKeyPems, now,
     log: options.log, membershipsOf: (userId) => membershipsOf(projections, userId, limits.tokenOrgsMax),
-    caughtUp: () => projections.caughtUp('organizations', undefined, limits.projectionWaitMs),
+    caughtUp: (waitMs) => projections.caughtUp('organizations', undefined, waitMs),
   });
   const accounts = createAccounts({ config, actors, tokens, bearers, now, newUlid: options.newUlid });
   const deps: PlatformDeps = {

@@ -23,8 +23,8 @@ export interface TokensOptions {
   readonly formerKeyPems: readonly string[];
   /** A person's memberships as they are listed; throws faults. */
   readonly membershipsOf: (userId: string) => Promise<readonly Membership[]>;
-  /** Waits until that list holds what was journaled before; throws `deadline_exceeded` if it takes too long, faults. */
-  readonly caughtUp: () => Promise<void>;
+  /** Waits until that list holds what was journaled before; throws `deadline_exceeded` if it takes longer, faults. */
+  readonly caughtUp: (waitMs: number) => Promise<void>;
   readonly log: Log;
   /** Unix milliseconds. */
   readonly now: () => number;
@@ -53,6 +53,17 @@ const translated = async <T>(what: string, work: () => Promise<T>): Promise<T> =
   }
 };
 
+/** The work's outcome, or `upstream_unavailable` after so many milliseconds; its own end is then of no interest. */
+const within = async <T>(deadlineMs: number, work: Promise<T>): Promise<T> => {
+  const late = Promise.withResolvers<never>();
+  const timer = setTimeout(() => late.reject(coded('upstream_unavailable')), deadlineMs);
+  try {
+    return await Promise.race([work, late.promise]);
+  } finally {
+    clearTimeout(timer);
+  }
+};
+
 /** Throws `bad_request` naming the configuration key of a file that holds no such key. */
 export const createTokens = async (options: TokensOptions): Promise<Tokens> => {
   const { config, now, log } = options;
@@ -68,9 +79,9 @@ export const createTokens = async (options: TokensOptions): Promise<Tokens> => {
 
   const newJti = (): string => randomBytes(16).toString('base64url');
   const nowSec = (): number => Math.floor(now() / 1_000);
-  const membershipsOf = async (userId: string): Promise<readonly Membership[]> => {
+  const membershipsOf = async (userId: string, waitMs: number = limits.projectionWaitMs): Promise<readonly Membership[]> => {
     try {
-      await options.caughtUp();
+      await options.caughtUp(waitMs);
     } catch (error) {
       // Late rows are better than none: nothing is decided by them.
       if (!(error instanceof CodedError) || error.code !== 'deadline_exceeded') throw error;
@@ -79,7 +90,8 @@ export const createTokens = async (options: TokensOptions): Promise<Tokens> => {
   };
   const hintsOf = async (userId: string): Promise<readonly Membership[]> => {
     try {
-      return await membershipsOf(userId);
+      // Half of the time for new rows, the rest for those that are there: a database that hangs must not take the time of what a hint is for.
+      return await within(limits.projectionWaitMs, membershipsOf(userId, limits.projectionWaitMs / 2));
     } catch (error) {
       if (!(error instanceof CodedError) || error.entry.kind === 'bug') throw error;
       log.warn({ code: error.code }, 'a token is made without memberships: the list of organizations does not answer');
@@ -109,7 +121,7 @@ export const createTokens = async (options: TokensOptions): Promise<Tokens> => {
 
   return {
     jwks: { keys: [current, ...former].map(({ jwk }) => jwk) },
-    membershipsOf, hintsOf,
+    membershipsOf: (userId) => membershipsOf(userId), hintsOf,
     mintAccess: async (account, grantId, { ttlMs = config.access_expiry_ms, memberships } = {}) => {
       const orgs = (memberships ?? await hintsOf(account.user_id)).map(({ id, role }) => ({ id, role }));
       const iat = nowSec();
