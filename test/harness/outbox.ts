@@ -11,8 +11,8 @@ export interface Outbox {
   readonly path: string;
   /** All mails kept now, oldest first. */
   all(): Promise<OutboxMail[]>;
-  /** The first mail to this address that no earlier call has given, there already or to come. Rejects after half a minute. */
-  next(to: string): Promise<OutboxMail>;
+  /** The first mail to this address, with such a subject, that no earlier call has given, there already or to come. Rejects after half a minute. */
+  next(to: string, subject?: RegExp): Promise<OutboxMail>;
 }
 
 export const openOutbox = async (path: string): Promise<Outbox> => {
@@ -23,15 +23,19 @@ export const openOutbox = async (path: string): Promise<Outbox> => {
     const mails = await Promise.all(names.map(async (name) => outboxMail.parse(JSON.parse(await readFile(join(path, name), 'utf8')))));
     return mails.toSorted((a, b) => a.at - b.at);
   };
-  const next = (to: string): Promise<OutboxMail> => new Promise((resolve, reject) => {
+  const next: Outbox['next'] = (to, subject = /^/) => new Promise((resolve, reject) => {
     let looking = Promise.resolve();
+    let over = false;
     const end = (settle: () => void): void => {
+      over = true;
       watcher.close();
       clearTimeout(timer);
       settle();
     };
     const look = async (): Promise<void> => {
-      const found = (await all()).find((mail) => mail.to === to && !given.has(mail.message_id));
+      // A look that was still to come must not take the next mail, which nobody would get.
+      if (over) return;
+      const found = (await all()).find((mail) => mail.to === to && subject.test(mail.subject) && !given.has(mail.message_id));
       if (found === undefined) return;
       given.add(found.message_id);
       end(() => resolve(found));
