@@ -1,5 +1,5 @@
 /**
- * Erases what a deleted organization has outside its own journal (ORG-027): sessions and agents with their memories, attachments, rows.
+ * Erases what a deleted organization has outside its own journal (ORG-027): sessions and agents with their memories, attachments, rows, its webhook.
  *
  * Guarantees: what is erased is gone from the streams, not marked; whoever still runs an actor of it is fenced at its next commit, as its
  * journal is not where it was. Safe to repeat at any point; throws coded errors when a part did not answer, and then says nothing of
@@ -19,6 +19,8 @@ import { forward } from '../runtime/nats/read.ts';
 
 /** Actor types whose actors are an organization's conversations and memories, and what was counted of its requests. */
 const erasedTypes = ['session', 'agent', 'completion', 'allowance'] as const;
+/** Erased at the end: until then it has to remember that it was told to forget, so that nothing late is delivered. */
+const erasedLast = ['webhook'] as const;
 
 export interface EraseOptions {
   readonly lean: Lean;
@@ -35,8 +37,8 @@ export const createErase = ({ lean, journalStreams, projections }: EraseOptions)
     if (signal.aborted) throw coded('aborted');
   };
 
-  const actors = async (org: string, signal: AbortSignal): Promise<void> => {
-    for (const type of erasedTypes) {
+  const actors = async (org: string, types: readonly string[], signal: AbortSignal): Promise<void> => {
+    for (const type of types) {
       const stored = storedOf(org, type);
       goOn(signal);
       await purge(lean, streams.inbox, stored.inbox);
@@ -61,8 +63,8 @@ export const createErase = ({ lean, journalStreams, projections }: EraseOptions)
     }
   };
 
-  return async (org, signal) => {
-    await actors(org, signal);
+  return async (org, last, signal) => {
+    await actors(org, last ? [...erasedTypes, ...erasedLast] : erasedTypes, signal);
     await blobs(org, signal);
     goOn(signal);
     await projections()?.read(async (sql) => {

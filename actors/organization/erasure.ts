@@ -10,13 +10,17 @@ import { limits } from '../../contracts/limits.ts';
 import type { Outcome } from '../runtime/define.ts';
 import type { eraseInput, OrganizationTurn } from './turn.ts';
 
-/** Erases everything of an organization but its tombstone and keys of custody. Safe to repeat. Throws coded errors: it is tried again. */
-export type Erase = (organizationId: string, signal: AbortSignal) => Promise<void>;
+/**
+ * Erases everything of an organization but its tombstone and keys of custody; what was told of the deletion (its webhook) only the last
+ * time. Safe to repeat. Throws coded errors: it is tried again.
+ */
+export type Erase = (organizationId: string, last: boolean, signal: AbortSignal) => Promise<void>;
 
 export const eraseOutput = z.strictObject({});
 
 /** Passes in all. */
 const passes = 2;
+export const isLastPass = (pass: number): boolean => pass >= passes;
 
 /** Starts a pass that is due and sets the reminder for what comes after. */
 export const eraseOn = (turn: OrganizationTurn): void => {
@@ -38,7 +42,7 @@ export const eraseOn = (turn: OrganizationTurn): void => {
 export const erased = (turn: OrganizationTurn, outcome: Outcome<unknown>, { pass }: z.output<typeof eraseInput>): void => {
   if (turn.state.phase !== 'deleted' || turn.state.erasure === null) return;
   const { attempts } = turn.state.erasure;
-  if (outcome.ok) turn.emit('Erased', { pass, due: pass < passes ? turn.now + limits.eraseAgainMs : null });
+  if (outcome.ok) turn.emit('Erased', { pass, due: isLastPass(pass) ? null : turn.now + limits.eraseAgainMs });
   else turn.emit('EraseFailed', { pass, code: outcome.code, due: turn.now + Math.min(limits.eraseRetryMs * 2 ** Math.min(attempts, 20), limits.eraseRetryMaxMs) });
   eraseOn(turn);
 };

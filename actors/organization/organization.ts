@@ -16,7 +16,7 @@ import { organizationEvents } from '../../contracts/organization-events.ts';
 import { planLimitsOf } from '../../contracts/plans.ts';
 import { nameAddress } from '../name/address.ts';
 import { defineActor } from '../runtime/define.ts';
-import { erased, eraseOn, eraseOutput, type Erase } from './erasure.ts';
+import { erased, eraseOn, eraseOutput, isLastPass, type Erase } from './erasure.ts';
 import { accept, expire, invite, revokeInvitation, showInvitation } from './invitations.ts';
 import { createKey, revokeKey, verifyKey } from './keys.ts';
 import { mailed, mailOutput, mailsOn, sendMail, type MailDeps } from './mails.ts';
@@ -43,8 +43,8 @@ export const organization = (deps: OrganizationDeps) => defineActor({
     mail: effect({ input: mailInput, output: mailOutput, once: 'at-least', deadlineMs: limits.mailDeadlineMs, run: sendMail(deps), done: mailed }),
     erase: effect({
       input: eraseInput, output: eraseOutput, once: 'at-least',
-      run: async ({ self, signal }) => {
-        await deps.erase(self.key, signal);
+      run: async ({ self, signal }, { pass }) => {
+        await deps.erase(self.key, isLastPass(pass), signal);
         return {};
       },
       done: erased,

@@ -9,6 +9,8 @@ import { connect, type NatsConnection } from 'nats';
 import postgres from 'postgres';
 import { ulid } from 'ulid';
 import { z } from 'zod';
+import { createErase } from '../../actors/daemon/erase.ts';
+import { createLean } from '../../actors/runtime/nats/lean.ts';
 import { organizationRoutes } from '../../contracts/organization-routes.ts';
 import { chatSession } from '../../contracts/session.ts';
 import { within } from '../harness/chaos.ts';
@@ -228,10 +230,12 @@ describe('organizations under attack', () => {
     assert.equal((await client.call('GET', '/audit', owner, { orgId, format: 'csv', limit: 100 })).body.split('\r\n').length, 102);
   });
 
-  test('attack - of a deleted organization that chatted, its counted requests are erased too [ORG-027]', { timeout: 120_000 }, async () => {
+  test('attack - of a deleted organization that chatted, its counted requests are erased too, and in the end what its webhook was to deliver [ORG-027]', { timeout: 120_000 }, async () => {
     const { id: orgId } = await client.create(owner);
     const { key } = await client.key(orgId, owner);
     assert.equal(await world.status(key), 200);
+    await client.call('PATCH', '', owner, { orgId, settings: { webhookUrl: 'https://127.0.0.1:1/hook?secret=sesame' } });
+    await client.join(orgId, owner, second, 'viewer');
     const subjects = async (): Promise<readonly string[]> => (await Promise.all((await streams()).map(streamInfo))).flatMap((state) => Object.keys(state.subjects ?? {})).filter((subject) => subject.includes(orgId));
     for (const type of ['completion', 'allowance']) assert.ok((await subjects()).some((subject) => subject.includes(`.${orgId}.${type}.`)), type);
     assert.equal((await client.call('DELETE', '', owner, { orgId })).status, 200);
@@ -239,5 +243,10 @@ describe('organizations under attack', () => {
     await within(60_000, 'it is erased', journals.until({ org: orgId, type: 'organization', key: orgId }, (events) => events.some(({ k }) => k === 'Erased')), () => platform.report());
     // Its tombstone and audit log, the word to its webhook, and what was paid.
     assert.deepEqual((await subjects()).filter((subject) => !/^(?:journal|snapshot|reminder)\.\d+\.\w+\.(?:organization|webhook|wallet)\./.test(subject)), []);
+    assert.ok((await subjects()).some((subject) => subject.includes('.webhook.')));
+    const erase = createErase({ lean: createLean(nats), journalStreams: 1, projections: () => undefined });
+    await erase(orgId, true, new AbortController().signal);
+    assert.deepEqual((await subjects()).filter((subject) => subject.includes('.webhook.')), [], 'the last time, that too');
+    assert.ok((await subjects()).some((subject) => subject.includes('.organization.')));
   });
 });
