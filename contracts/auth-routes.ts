@@ -120,7 +120,7 @@ export const authRoutes = {
     answers: { 200: z.strictObject({ token: z.string(), refresh_token: z.string(), expires_at: z.iso.datetime() }) }, errors: ['unauthorized', 'forbidden'], serve: { by: 'daemon' },
   }),
   revoke: platformRoute({
-    id: 'revoke', wire: 109, surface: 'platform', method: 'POST', path: '/api/auth/revoke', summary: 'Ends one token of the caller (an access token by its jti, a refresh token with its family), or all.',
+    id: 'revoke', wire: 109, surface: 'platform', method: 'POST', path: '/api/auth/revoke', summary: 'Ends one token of the caller (an access token by its jti, with the gateway tokens made with it; a refresh token with its family), or all.',
     auth: { kind: 'access' }, body: z.union([z.strictObject({ token: text }), z.strictObject({ all: z.literal(true) })]), bodyMaxBytes,
     answers: { 200: z.strictObject({ revoked: z.int() }) }, errors: ['unauthorized', 'forbidden'], serve: { by: 'daemon' },
   }),
