@@ -1,6 +1,7 @@
 /** The actor types of this product. A host runs exactly these; a new type is one folder and one line here. */
 import { agent } from './agent/agent.ts';
 import { allowance } from './allowance/allowance.ts';
+import { certification } from './certification/certification.ts';
 import { completion } from './completion/completion.ts';
 import { custody } from './custody/custody.ts';
 import { device } from './device/device.ts';
@@ -32,5 +33,5 @@ export const definitions = (deps: DefinitionDeps): readonly ActorDefinition[] =>
 ];
 
 const platformDefinitions = (deps: PlatformActorDeps): readonly ActorDefinition[] => [
-  user(), wallet(), signin(deps.signin), organization(deps.organization), webhook(deps.webhook),
+  user(), wallet(), certification(), signin(deps.signin), organization(deps.organization), webhook(deps.webhook),
 ];

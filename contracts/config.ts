@@ -135,6 +135,8 @@ export const daemonConfig = z.strictObject({
     access_expiry_ms: z.int().min(1_000).default(limits.accessTtlMs),
     /** JSON {version, documents: [{id, title, url, sha256}]}; absent = the built-in development manifest. */
     legal_manifest_path: path.optional(),
+    /** Account ids or e-mail addresses (lower case) of the people who decide about certifications. */
+    staff: z.array(z.string().min(1)).max(256).optional(),
     google: z.strictObject({
       issuer: z.url().default('https://accounts.google.com'), client_id: z.string().min(1), client_secret_path: path,
       /** Development and tests: an issuer without TLS. */
@@ -145,6 +147,10 @@ export const daemonConfig = z.strictObject({
       api_url: z.url().default('https://api.github.com'), client_id: z.string().min(1), client_secret_path: path, allow_insecure: z.boolean().default(false),
     }).optional(),
   }).optional(),
+  trust: z.strictObject({
+    /** Name servers asked for domains' TXT records: IP addresses, `address:port` for another port than 53. Empty = the system's. */
+    name_servers: z.array(z.string().min(1)).max(8).default([]),
+  }).prefault({}),
   models: z.strictObject({
     default: z.string(),
     registry: z.array(modelEntry).min(1),

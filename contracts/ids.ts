@@ -16,7 +16,8 @@ export const invitationId = id('inv');
 export const keyId = id('key');
 export const grantId = id('grt');
 
-export type IdPrefix = 'usr' | 'org' | 'inv' | 'key' | 'grt' | 'evt';
+export const certificationId = id('crt');
+export type IdPrefix = 'usr' | 'org' | 'inv' | 'key' | 'grt' | 'evt' | 'crt';
 /** An id of a new ULID in any case. */
 export const idOf = (prefix: IdPrefix, newUlid: string): string => `${prefix}_${newUlid.toLowerCase()}`;
 

@@ -194,6 +194,30 @@ export const platformLimits = {
   /** Ended turns whose ids a wallet remembers, so that none is charged twice; one told again after that many others would be. */
   walletTurnsMax: 4_096,
 
+  // --- trust -------------------------------------------------------------------------------------------------------
+  /** Domains of one person that are verified or are to be. More: the oldest unverified is forgotten; of verified ones alone: `validation_error`. */
+  trustDomainsMax: 16,
+  /** Milliseconds a look for a domain's TXT record may take; records of it that are looked at; such looks of one daemon at once. Beyond: not found, not looked at, `overloaded`. */
+  domainLookupMs: 4_000,
+  domainRecordsMax: 64,
+  domainLookupsMax: 64,
+  /** Domain looks of one person in a minute and in a day. More: `rate_limited`. */
+  domainLooksPerMinuteMax: 20,
+  domainLooksPerDayMax: 500,
+  /** Organizations that a caller and the person whose score is asked for have in common, of which the caller's say is looked up; owners of an organization whose scores count for its agents. The oldest membership first. */
+  trustSharedMax: 32,
+  trustOwnersMax: 16,
+  /** Bytes of a certification's evidence as JSON; characters of a decision's reason. More: `validation_error`. */
+  certificationEvidenceMaxBytes: 16 * 1024,
+  certificationReasonMaxChars: 1_000,
+  /** Milliseconds from submission to the estimated review (decisions: 7 days). */
+  certificationReviewMs: 7 * 86_400_000,
+  /** Certifications that one organization applies for in a minute and in a day. More: `rate_limited`. */
+  certificationsPerMinuteMax: 10,
+  certificationsPerDayMax: 50,
+  /** Parameters in the path of a platform route. */
+  pathParamsMax: 4,
+
   // --- names and allowances ----------------------------------------------------------------------------------------
   /** Milliseconds for which a name can be claimed without being confirmed. More: `bad_request`. */
   nameClaimMaxMs: 86_400_000,

@@ -113,11 +113,15 @@ const operationOf = (route: Route): Json => ({
   },
 });
 
+/** A path as OpenAPI writes it: `{id}` for `:id`. */
+const documentedPath = (route: PlatformRoute): string => route.path.replaceAll(/:(\w+)/g, '{$1}');
+
 const platformOperationOf = (route: PlatformRoute): Json => ({
   operationId: route.id,
   summary: route.summary,
   security: securityOf(route.auth),
   parameters: [
+    ...[...route.path.matchAll(/:(\w+)/g)].map(([, name = '']) => ({ name, in: 'path', required: true, schema: { type: 'string' } })),
     ...(route.query === undefined ? [] : parametersOf(route.query)),
     ...(route.auth.kind === 'cookie' && route.method !== 'GET' ? [{ $ref: '#/components/parameters/Csrf' }] : []),
   ],
@@ -140,7 +144,7 @@ const platformOperationOf = (route: PlatformRoute): Json => ({
 export const openApi = (version: string, serverUrl = 'https://localhost:8443'): Json => {
   const paths: Record<string, Record<string, Json>> = {};
   for (const route of routeList) (paths[route.path] ??= {})[route.method.toLowerCase()] = operationOf(route);
-  for (const route of platformRouteList) (paths[route.path] ??= {})[route.method.toLowerCase()] = platformOperationOf(route);
+  for (const route of platformRouteList) (paths[documentedPath(route)] ??= {})[route.method.toLowerCase()] = platformOperationOf(route);
   return {
     openapi: '3.1.0',
     info: { title: 'Troupe', version, license: { name: 'Apache-2.0', identifier: 'Apache-2.0' } },

@@ -5,8 +5,9 @@ import { chatRoutes } from './chat-routes.ts';
 import { organizationRoutes } from './organization-routes.ts';
 import type { PlatformRoute } from './platform.ts';
 import { routeByWire, type Route } from './routes.ts';
+import { trustRoutes } from './trust-routes.ts';
 
-export const platformRoutes = { ...authRoutes, ...organizationRoutes, ...chatRoutes, ...billingRoutes } as const;
+export const platformRoutes = { ...authRoutes, ...organizationRoutes, ...chatRoutes, ...billingRoutes, ...trustRoutes } as const;
 
 // Erases each entry's types: the gateway and the daemon hold validated values of type unknown.
 export const platformRouteList: readonly PlatformRoute[] = Object.values(platformRoutes) as unknown as readonly PlatformRoute[];

@@ -21,6 +21,8 @@ export const requestContext = z.strictObject({
   cookies: z.record(z.string().max(64), z.string().max(limits.bearerMaxBytes)).optional(),
   /** Further headers that the route names in `headers`, by name in lower case. */
   headers: z.record(z.string().max(64), z.string().max(limits.bearerMaxBytes)).optional(),
+  /** Values of the path's parameters, in its order. */
+  params: z.array(z.string().max(limits.headMaxBytes)).max(limits.pathParamsMax).optional(),
 });
 export type RequestContext = z.infer<typeof requestContext>;
 
@@ -151,6 +153,7 @@ export interface PlatformRoute<Query = unknown, Body = unknown> {
   readonly wire: number;
   readonly surface: 'platform';
   readonly method: 'GET' | 'POST' | 'PATCH' | 'DELETE';
+  /** `:name` stands for one part of it. */
   readonly path: string;
   readonly summary: string;
   readonly auth: PlatformAuth;

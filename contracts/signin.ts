@@ -11,16 +11,19 @@ import { z } from 'zod';
 /** Eight digits. */
 export const signinCode = z.string().regex(/^\d{8}$/);
 
+export const codePurpose = z.enum(['sign_in', 'verify']);
+export type CodePurpose = z.infer<typeof codePurpose>;
+
 export const signinCommands = {
-  /** Makes a new code and mails it; the one before it is void. `rate_limited` beyond `limits.signinMailsPerHourMax`; then the one before stays good. */
-  start: { input: z.strictObject({ email: z.string() }), output: z.strictObject({}) },
+  /** Makes a new code and mails it; the one before it is void. `purpose` is what the mail says it is for: the code proves the address either way. `rate_limited` beyond `limits.signinMailsPerHourMax`; then the one before stays good. */
+  start: { input: z.strictObject({ email: z.string(), purpose: codePurpose.default('sign_in') }), output: z.strictObject({}) },
   /** Tries a code. A wrong one counts, which is committed; so it is an answer, not an error. */
   verify: { input: z.strictObject({ code: signinCode }), output: z.strictObject({ state: z.enum(['verified', 'refused']) }) },
 } as const;
 
 /** `at`, `expires_at`: Unix milliseconds. */
 export const signinEvents = {
-  CodeIssued: z.strictObject({ id: z.string(), email: z.string(), at: z.int(), expires_at: z.int() }),
+  CodeIssued: z.strictObject({ id: z.string(), email: z.string(), at: z.int(), expires_at: z.int(), purpose: codePurpose.optional() }),
   CodeMailed: z.strictObject({ id: z.string() }),
   /** `code` of the error. */
   MailFailed: z.strictObject({ id: z.string(), code: z.string() }),

@@ -74,6 +74,19 @@ export const userCommands = {
   /** The hash has been checked against the current manifest. */
   accept_policy: { input: z.strictObject({ hash: sha256, version: z.string(), ip: z.string(), user_agent: z.string() }), output: account },
   profile: { input: nothing, output: z.strictObject({ account, created_at: z.int(), identities: z.array(identityProvider) }) },
+  /** What is known of the person for a trust score. `unauthorized` for no such user. `active_days`: UTC days on which the account was used. */
+  trust_facts: {
+    input: nothing,
+    output: z.strictObject({ created_at: z.int(), active_days: z.int().nonnegative(), identities: z.array(identityProvider), domains_verified: z.int().nonnegative() }),
+  },
+  /** The address was proved to be the person's by a mailed code. */
+  verify_email: { input: nothing, output: nothing },
+  /** Wants to prove a domain; gives the id of its challenge, the same for as long as it is known. `id`: of a new one. `validation_error` beyond `limits.trustDomainsMax` verified domains. */
+  challenge_domain: { input: z.strictObject({ domain: z.string(), id: z.string() }), output: z.strictObject({ id: z.string() }) },
+  /** The challenge of a domain; null = none is known. */
+  domain_challenge: { input: z.strictObject({ domain: z.string() }), output: z.strictObject({ id: z.string().nullable() }) },
+  /** The record of this challenge was found. `known` false: the challenge is not, and nothing was verified. */
+  confirm_domain: { input: z.strictObject({ domain: z.string(), id: z.string() }), output: z.strictObject({ known: z.boolean() }) },
   /** What an API key of this user acts with. `unauthorized` for no such user. */
   policy: { input: nothing, output: z.strictObject({ policy: z.string() }) },
 } as const;
@@ -93,5 +106,8 @@ export const userEvents = {
   GrantRefreshed: z.strictObject({ id: z.string(), next_sha256: sha256, expires_at: z.int(), access_expires_at: z.int(), at: z.int() }),
   GrantsEnded: z.strictObject({ ids: z.array(z.string()), why: grantEnd, at: z.int() }),
   TokenRevoked: z.strictObject({ grant_id: z.string(), jti: z.string(), expires_at: z.int(), at: z.int() }),
+  /** The record's value is derived from the id and stands nowhere. */
+  DomainChallenged: z.strictObject({ domain: z.string(), id: z.string(), at: z.int() }),
+  DomainVerified: z.strictObject({ domain: z.string(), id: z.string(), at: z.int() }),
   PolicyAccepted: z.strictObject({ hash: sha256, version: z.string(), ip: z.string(), user_agent: z.string(), at: z.int() }),
 } as const;

@@ -59,5 +59,6 @@ export const contextFor = (route: PlatformRoute, request: PlatformRequest, csrf:
     ...(route.auth.kind === 'cookie' && csrf !== '' ? { csrf } : {}),
     ...(cookies.length === 0 ? {} : { cookies: Object.fromEntries(cookies) }),
     ...(Object.keys(request.named).length === 0 ? {} : { headers: request.named }),
+    ...(request.params.length === 0 ? {} : { params: [...request.params] }),
   };
 };

@@ -28,12 +28,14 @@ const endpoints = {
   refresh: { perMinute: limits.refreshesPerMinuteMax, perDay: -1 },
   'signin-start': { perMinute: limits.signinStartsPerMinuteMax, perDay: limits.signinStartsPerDayMax },
   'signin-callback': { perMinute: limits.signinCallbacksPerMinuteMax, perDay: -1 },
+  'domain-look': { perMinute: limits.domainLooksPerMinuteMax, perDay: limits.domainLooksPerDayMax },
+  certify: { perMinute: limits.certificationsPerMinuteMax, perDay: limits.certificationsPerDayMax },
   'signin-try': { perMinute: limits.signinTriesPerMinuteMax, perDay: limits.signinTriesPerDayMax },
 } as const;
 
 /**
  * Requests of an endpoint by what it counts them by (interface 8.2; decisions, Device flow and tokens): `device-poll` by the device code and
- * the remote address, all others by the remote address.
+ * the remote address, `domain-look` by the person, `certify` by the organization, all others by the remote address.
  */
 export const endpointAllowance = (endpoint: keyof typeof endpoints, ...by: readonly string[]): Allowance => ({
   org: 'platform',

@@ -43,6 +43,7 @@ import { createHub, type Hub } from './hub.ts';
 import { createLinkServer, type LinkServer } from './link.ts';
 import { listHandlers } from './lists.ts';
 import { createPeerLookup } from './peer.ts';
+import { createHasTxt } from './platform/dns.ts';
 import { openOutside } from './platform/outside.ts';
 import { createPlatform, type Platform } from './platform/platform.ts';
 import { daemonProjections, projectionStatus } from './projections.ts';
@@ -216,6 +217,7 @@ const platformOf = async ({ config, secrets, log, host, projections, tails, blob
     config: config.platform, masterKey: secrets.masterKey, actors: host.actors, projections, tails, blobs, log,
     secrets: { ...secrets.platform, google: secrets.googleClientSecret, github: secrets.githubClientSecret },
     models: { default: config.models.default, ids: config.models.registry.map(({ id }) => id) },
+    hasTxt: createHasTxt({ servers: config.trust.name_servers, log }),
     allowances: createAllowances({ ask: askAllowance(host.actors) }),
     now: Date.now, newUlid: () => ulids.next(),
   });

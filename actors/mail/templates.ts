@@ -56,6 +56,14 @@ export const signInCode = ({ code, minutes }: { readonly code: string; readonly 
   { say: 'Did you not ask for it? Then ignore this mail: without the code nobody can sign in. Never pass it on to anybody.' },
 ]);
 
+/** A code that proves the address of an account which was made without it, through a sign-in provider (TRU-026). */
+export const verifyCode = ({ code, minutes }: { readonly code: string; readonly minutes: number }): MailContent => content('Verify your address for Troupe', [
+  { say: 'An account with this e-mail address was made on Troupe. This code proves that the address is yours:' },
+  { show: line(code) },
+  { say: `It is good for ${minutes} minutes and works once. Verifying the address raises the account's trust; you can ask for a new code by signing in with your e-mail address.` },
+  { say: 'Did you not make an account? Then ignore this mail. Never pass the code on to anybody: with it one can sign in.' },
+]);
+
 export interface InvitationMail {
   readonly organization: string;
   /** Who invites: name or e-mail address. */

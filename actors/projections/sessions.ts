@@ -5,6 +5,7 @@
  * A session of a user id that nobody can sign in with (contracts/validate.ts `isId`) is left out: it is in nobody's list.
  * Usage counts ended turns. Does not say whether a session hibernates: that is not what its owner asks.
  */
+import type { z } from 'zod';
 import type { StoredEvent } from '../../contracts/event.ts';
 import { sessionEvents, type SessionSummary } from '../../contracts/session.ts';
 import { encodeToken } from '../../contracts/subjects.ts';
@@ -26,6 +27,13 @@ export interface SessionRow {
   readonly last_event_at: Date;
   readonly state: SessionSummary['state'];
   readonly turns: number;
+  /** Turns that ended but for cancelled ones; of them those that were completed (`stop`), and those that failed. */
+  readonly ended: number;
+  readonly completed: number;
+  readonly errored: number;
+  /** UTC days on which a turn was completed, and the last of them (days since 1970; -1 = none). */
+  readonly service_days: number;
+  readonly last_service_day: number;
   readonly input_tokens: number;
   readonly output_tokens: number;
   readonly cost_cents: number;
@@ -52,13 +60,28 @@ const created = (at: Date, key: Pick<SessionRow, 'org' | 'sid'>, payload: Readon
   if (!isId(event.user_id)) return undefined;
   return {
     ...key, user_id: event.user_id, project_id: shown(event.project_id), label: event.label === null ? null : shown(event.label), model: shown(event.model),
-    agent_id: shown(event.agent_id), created_at: at, last_event_at: at, state: 'idle', turns: 0,
+    agent_id: shown(event.agent_id), created_at: at, last_event_at: at, state: 'idle', turns: 0, ended: 0, completed: 0, errored: 0, service_days: 0, last_service_day: -1,
     input_tokens: 0, output_tokens: 0, cost_cents: 0, run_id: null, waiting: 0,
   };
 };
 
+const dayMs = 86_400_000;
+
+/** What an ended turn says of the agent. One that a person cancelled says nothing. */
+const outcome = (row: SessionRow, reason: 'error' | z.output<typeof sessionEvents.RunFinished>['finish_reason'], at: number): Pick<SessionRow, 'ended' | 'completed' | 'errored' | 'service_days' | 'last_service_day'> | undefined => {
+  if (reason === 'cancelled') return undefined;
+  const { service_days: days, last_service_day: last } = row;
+  const completed = reason === 'stop';
+  const day = Math.floor(at / dayMs);
+  const next = completed && day > last;
+  return {
+    ended: row.ended + 1, completed: row.completed + (completed ? 1 : 0), errored: row.errored + (reason === 'error' ? 1 : 0),
+    service_days: next ? days + 1 : days, last_service_day: next ? day : last,
+  };
+};
+
 /** The row after an event that changes more than the time; the row as it is for all others. */
-const changed = (row: SessionRow, event: StoredEvent, upcast: Upcast): SessionRow => {
+const changed = (row: SessionRow, event: StoredEvent, at: number, upcast: Upcast): SessionRow => {
   switch (event.k) {
     case 'RunStarted':
       return { ...row, turns: row.turns + 1, run_id: sessionEvents.RunStarted.parse(upcast(event)).run_id, waiting: 0, state: 'running' };
@@ -74,7 +97,7 @@ const changed = (row: SessionRow, event: StoredEvent, upcast: Upcast): SessionRo
       const { run_id: runId, usage } = sessionEvents[event.k].parse(upcast(event));
       if (runId !== row.run_id) return row;
       return {
-        ...row, run_id: null, waiting: 0, state: 'idle', input_tokens: row.input_tokens + usage.input_tokens,
+        ...row, ...outcome(row, event.k === 'RunErrored' ? 'error' : sessionEvents.RunFinished.parse(upcast(event)).finish_reason, at), run_id: null, waiting: 0, state: 'idle', input_tokens: row.input_tokens + usage.input_tokens,
         output_tokens: row.output_tokens + usage.output_tokens, cost_cents: row.cost_cents + usage.cost_cents,
       };
     }
@@ -90,16 +113,17 @@ export const foldSession = (
   const time = new Date(at);
   if (event.k === 'SessionCreated') return row ?? created(time, key, upcast(event));
   if (row === undefined) return undefined;
-  const next = changed(row, event, upcast);
+  const next = changed(row, event, at, upcast);
   return { ...next, last_event_at: time > row.last_event_at ? time : row.last_event_at };
 };
 
 /** Postgres gives bigint as text. */
-type StoredRow = Omit<SessionRow, 'turns' | 'input_tokens' | 'output_tokens' | 'cost_cents' | 'waiting'> &
-  Readonly<Record<'turns' | 'input_tokens' | 'output_tokens' | 'cost_cents' | 'waiting', string>>;
+type Counted = 'turns' | 'ended' | 'completed' | 'errored' | 'service_days' | 'last_service_day' | 'input_tokens' | 'output_tokens' | 'cost_cents' | 'waiting';
+type StoredRow = Omit<SessionRow, Counted> & Readonly<Record<Counted, string>>;
 
 const rowOf = (row: StoredRow): SessionRow => ({
-  ...row, turns: Number(row.turns), input_tokens: Number(row.input_tokens), output_tokens: Number(row.output_tokens),
+  ...row, turns: Number(row.turns), ended: Number(row.ended), completed: Number(row.completed), errored: Number(row.errored),
+  service_days: Number(row.service_days), last_service_day: Number(row.last_service_day), input_tokens: Number(row.input_tokens), output_tokens: Number(row.output_tokens),
   cost_cents: Number(row.cost_cents), waiting: Number(row.waiting),
 });
 
@@ -130,9 +154,10 @@ const apply = async (tx: TransactionSql, commits: readonly ProjectedCommit[], up
   const written = [...touched].map((key) => rows.get(key)).filter((row) => row !== undefined);
   if (written.length === 0) return;
   await tx`
-    insert into troupe.sessions ${tx(written, 'org', 'sid', 'user_id', 'project_id', 'label', 'model', 'agent_id', 'created_at', 'last_event_at', 'state', 'turns', 'input_tokens', 'output_tokens', 'cost_cents', 'run_id', 'waiting')}
+    insert into troupe.sessions ${tx(written, 'org', 'sid', 'user_id', 'project_id', 'label', 'model', 'agent_id', 'created_at', 'last_event_at', 'state', 'turns', 'ended', 'completed', 'errored', 'service_days', 'last_service_day', 'input_tokens', 'output_tokens', 'cost_cents', 'run_id', 'waiting')}
     on conflict (org, sid) do update set
-      last_event_at = excluded.last_event_at, state = excluded.state, turns = excluded.turns, input_tokens = excluded.input_tokens,
+      last_event_at = excluded.last_event_at, state = excluded.state, turns = excluded.turns, ended = excluded.ended, completed = excluded.completed,
+      errored = excluded.errored, service_days = excluded.service_days, last_service_day = excluded.last_service_day, input_tokens = excluded.input_tokens,
       output_tokens = excluded.output_tokens, cost_cents = excluded.cost_cents, run_id = excluded.run_id, waiting = excluded.waiting`;
 };
 

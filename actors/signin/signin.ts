@@ -9,9 +9,9 @@ import { timingSafeEqual } from 'node:crypto';
 import { z } from 'zod';
 import { coded } from '../../contracts/errors.ts';
 import { limits } from '../../contracts/limits.ts';
-import { signinCommands, signinEvents } from '../../contracts/signin.ts';
+import { signinCommands, signinEvents, type CodePurpose } from '../../contracts/signin.ts';
 import type { Mailer } from '../mail/mailer.ts';
-import { signInCode } from '../mail/templates.ts';
+import { signInCode, verifyCode } from '../mail/templates.ts';
 import { defineActor } from '../runtime/define.ts';
 
 export interface SigninDeps {
@@ -25,6 +25,7 @@ interface Attempt {
   readonly email: string;
   /** Unix milliseconds. */
   readonly expires_at: number;
+  readonly purpose: CodePurpose;
   readonly misses: number;
   readonly mailsFailed: number;
 }
@@ -49,10 +50,11 @@ const sameText = (a: string, b: string): boolean => a.length === b.length && tim
 export const signin = ({ mailer, codeOf }: SigninDeps) => defineActor({
   type: 'signin',
   events: signinEvents,
+  stateVersion: 2,
   initial: (): SigninState => ({ attempt: null, starts: [] }),
   apply: {
     CodeIssued: (state, e): SigninState => ({
-      attempt: { id: e.id, email: e.email, expires_at: e.expires_at, misses: 0, mailsFailed: 0 },
+      attempt: { id: e.id, email: e.email, expires_at: e.expires_at, purpose: e.purpose ?? 'sign_in', misses: 0, mailsFailed: 0 },
       starts: [...state.starts.filter((at) => at > e.at - hourMs), e.at],
     }),
     CodeMailed: (state) => state,
@@ -68,7 +70,8 @@ export const signin = ({ mailer, codeOf }: SigninDeps) => defineActor({
         // Replaced or used meanwhile: its code is of no use to anybody.
         if (attempt?.id !== id) throw coded('aborted');
         const minutes = Math.round(limits.signinCodeTtlMs / 60_000);
-        await mailer.send({ id: `signin-${id}`, to: attempt.email, ...signInCode({ code: codeOf(context.self.key, id), minutes }) }, context.signal);
+        const mail = attempt.purpose === 'verify' ? verifyCode : signInCode;
+        await mailer.send({ id: `signin-${id}`, to: attempt.email, ...mail({ code: codeOf(context.self.key, id), minutes }) }, context.signal);
         return {};
       },
       done: (turn, outcome, { id }) => {
@@ -87,7 +90,7 @@ export const signin = ({ mailer, codeOf }: SigninDeps) => defineActor({
   commands: (command) => ({
     start: command({
       ...signinCommands.start, access: 'system',
-      handle: (turn, { email }) => {
+      handle: (turn, { email, purpose }) => {
         const { state, now } = turn;
         const recent = state.starts.filter((at) => at > now - hourMs);
         const [first] = recent;
@@ -98,7 +101,7 @@ export const signin = ({ mailer, codeOf }: SigninDeps) => defineActor({
           });
         }
         const id = turn.newId();
-        turn.emit('CodeIssued', { id, email, at: now, expires_at: now + limits.signinCodeTtlMs });
+        turn.emit('CodeIssued', { id, email, at: now, expires_at: now + limits.signinCodeTtlMs, ...(purpose === 'sign_in' ? {} : { purpose }) });
         turn.forget(again);
         turn.effect('mail', { id });
         return {};

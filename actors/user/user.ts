@@ -12,9 +12,10 @@ import { coded } from '../../contracts/errors.ts';
 import { limits } from '../../contracts/limits.ts';
 import { userCommands, userEvents, type Account, type GrantEnd, type NewGrant } from '../../contracts/user.ts';
 import { defineActor, type PayloadOf, type Turn } from '../runtime/define.ts';
+import { signinAddress } from '../signin/address.ts';
 import { endOf, fold, initialUser, nameOfEmail, printOf, type Grant, type UserEvents, type UserState } from './state.ts';
 
-interface UserTurn extends Pick<Turn<UserState, UserEvents, Record<never, never>>, 'state' | 'now' | 'self'> {
+interface UserTurn extends Pick<Turn<UserState, UserEvents, Record<never, never>>, 'state' | 'now' | 'self' | 'tell'> {
   emit<K extends keyof UserEvents>(kind: K, payload: PayloadOf<UserEvents[K]>): void;
 }
 
@@ -64,6 +65,7 @@ export const user = () => defineActor({
   events: userEvents,
   initial: initialUser,
   apply: fold,
+  stateVersion: 2,
   commands: (command) => ({
     sign_in: command({
       ...userCommands.sign_in, access: 'system',
@@ -75,6 +77,8 @@ export const user = () => defineActor({
         else if (name !== '' && profile.name !== name && profile.name === nameOfEmail(email)) turn.emit('NameLearnt', { name });
         const known = turn.state.profile?.identities.some((i) => i.provider === provider && i.provider_id === provider_id) === true;
         if (!known) turn.emit('IdentityAdded', { provider, provider_id, at: turn.now });
+        // Who signs up by e-mail has proved the address already. A host that is lost before this leaves it to the next activation.
+        if (created && provider !== 'email') turn.tell(signinAddress(email), 'start', { email, purpose: 'verify' });
         open(turn, grant);
         return { account: accountOf(turn), created };
       },
@@ -172,6 +176,51 @@ export const user = () => defineActor({
       handle: (turn) => {
         const { created_at, identities } = profileOf(turn);
         return { account: accountOf(turn), created_at, identities: [...new Set(identities.map(({ provider }) => provider))] };
+      },
+    }),
+    trust_facts: command({
+      ...userCommands.trust_facts, access: 'system',
+      handle: (turn) => {
+        const { created_at, identities } = profileOf(turn);
+        const { active, domains } = turn.state;
+        return {
+          created_at, active_days: active.days, identities: [...new Set(identities.map(({ provider }) => provider))],
+          domains_verified: domains.filter(({ verified_at: at }) => at !== null).length,
+        };
+      },
+    }),
+    verify_email: command({
+      ...userCommands.verify_email, access: 'system',
+      handle: (turn) => {
+        const { email, identities } = profileOf(turn);
+        if (!identities.some(({ provider }) => provider === 'email')) turn.emit('IdentityAdded', { provider: 'email', provider_id: email, at: turn.now });
+        return {};
+      },
+    }),
+    challenge_domain: command({
+      ...userCommands.challenge_domain, access: 'system',
+      handle: (turn, { domain, id }) => {
+        profileOf(turn);
+        const { domains } = turn.state;
+        const known = domains.find((d) => d.domain === domain);
+        if (known !== undefined) return { id: known.id };
+        if (domains.filter(({ verified_at: at }) => at !== null).length >= limits.trustDomainsMax) {
+          throw coded('validation_error', 'The account has verified enough domains.', { details: { field: 'domain', constraint: `at most ${limits.trustDomainsMax}` } });
+        }
+        turn.emit('DomainChallenged', { domain, id, at: turn.now });
+        return { id };
+      },
+    }),
+    domain_challenge: command({
+      ...userCommands.domain_challenge, access: 'system',
+      handle: (turn, { domain }) => ({ id: turn.state.domains.find((d) => d.domain === domain)?.id ?? null }),
+    }),
+    confirm_domain: command({
+      ...userCommands.confirm_domain, access: 'system',
+      handle: (turn, { domain, id }) => {
+        const challenge = turn.state.domains.find((d) => d.domain === domain && d.id === id);
+        if (challenge !== undefined && challenge.verified_at === null) turn.emit('DomainVerified', { domain, id, at: turn.now });
+        return { known: challenge !== undefined };
       },
     }),
     policy: command({

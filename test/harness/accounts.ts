@@ -120,7 +120,7 @@ export const startAccounts = async (scope: TestScope, options: { readonly count?
   const code = async (email: string, ip?: string): Promise<string> => {
     const reply = await call('email_start', { body: { email }, ...(ip === undefined ? {} : { ip }) });
     assert.equal(reply.status, 202, JSON.stringify(reply.json));
-    const { text } = await outbox.next(email);
+    const { text } = await outbox.next(email, /sign-in code/);
     return /(?<!\d)\d{8}(?!\d)/.exec(text)?.[0] ?? '';
   };
   const signUp = async (email: string): Promise<SignedUp> => {

@@ -183,7 +183,7 @@ export const startPlatform = async (scope: TestScope | undefined, options: Platf
     };
     const signInCode = async (email: string, call: ApiOptions = {}): Promise<string> => {
       answered(await api('POST', authRoutes.emailStart.path, { ...call, json: { email } }), 202, sent);
-      const { text } = await outbox.next(email);
+      const { text } = await outbox.next(email, /sign-in code/);
       const code = /(?<!\d)\d{8}(?!\d)/.exec(text)?.[0];
       assert.ok(code !== undefined, `no code in the mail:\n${text}`);
       return code;

@@ -23,12 +23,14 @@ import { createCallers } from './callers.ts';
 import type { PlatformConfig, PlatformDeps } from './deps.ts';
 import { deviceHandlers } from './device.ts';
 import { createKeyVerifier } from './keys.ts';
+import type { HasTxt } from './dns.ts';
 import { legalHandlers, readManifest } from './legal.ts';
 import { organizationHandlers } from './organizations.ts';
 import { oauthHandlers } from './oauth.ts';
 import { createPlatformStreams, type PlatformStreams } from './stream-serve.ts';
 import { createPlatformServe, type Callers, type PlatformHandler } from './serve.ts';
 import { createTokens } from './tokens.ts';
+import { trustHandlers } from './trust.ts';
 
 export interface PlatformOptions {
   readonly config: PlatformConfig;
@@ -48,6 +50,8 @@ export interface PlatformOptions {
   /** Of the actors that chat reads. */
   readonly tails: TailSource;
   readonly blobs: Pick<Blobs, 'put'>;
+  /** Finds the TXT records that prove domains. */
+  readonly hasTxt: HasTxt;
   readonly log: Log;
   /** Unix milliseconds. */
   readonly now: () => number;
@@ -87,6 +91,7 @@ export const createPlatform = async (options: PlatformOptions): Promise<Platform
     oauthHandlers(deps),
     modelHandlers(deps),
     billingHandlers(deps),
+    trustHandlers({ ...deps, hasTxt: options.hasTxt }),
   );
   const streams = createPlatformStreams({ callers, log: options.log, handlers: chatHandlers({ ...deps, tails: options.tails, blobs: options.blobs }) });
   return { deps, callers, streams, serve: createPlatformServe({ callers, actors, handlers }) };
