@@ -40,6 +40,8 @@ export const answerHeaders = z.strictObject({
   'x-ratelimit-limit': z.string().optional(),
   'x-ratelimit-remaining': z.string().optional(),
   'x-ratelimit-reset': z.string().optional(),
+  /** Names the AI SDK's stream (contracts/ui-chat.ts). */
+  'x-vercel-ai-ui-message-stream': z.string().optional(),
   /** Each becomes a line of its own. */
   'set-cookie': z.array(z.string()).optional(),
 });

@@ -6,6 +6,7 @@ import { chatError, sseData, sseType } from '../contracts/chat.ts';
 import { coded, CodedError, errors } from '../contracts/errors.ts';
 import type { PlatformRoute, StreamHead } from '../contracts/platform.ts';
 import { platformRouteList } from '../contracts/platform-routes.ts';
+import { isUiStream, uiFailure, uiPartFailure } from '../contracts/ui-chat.ts';
 import type { Answer } from './answer.ts';
 import type { HeldBody } from './bodies.ts';
 import type { Clock } from './clock.ts';
@@ -29,11 +30,13 @@ export interface PlatformStreamOptions {
   readonly log: Log;
 }
 
-/** The last event of a stream whose daemon was lost. */
-const lostEvent = ({ headers }: StreamHead): string | undefined => {
+/** The last event of a stream whose daemon was lost, in the shape of the stream. */
+const lostEvent = (route: PlatformRoute) => ({ headers }: StreamHead): string | undefined => {
   if (headers['content-type']?.startsWith(sseType) !== true) return undefined;
   const { http, message } = errors.upstream_unavailable;
-  return sseData(chatError(http, { code: 'upstream_unavailable', message }));
+  const error = { code: 'upstream_unavailable', message } as const;
+  if (route.errorShape === 'openai') return sseData(chatError(http, error));
+  return isUiStream(headers) ? sseData(uiFailure(error)) : sseData(uiPartFailure(error));
 };
 
 class StreamExchange implements Exchange {
@@ -86,7 +89,7 @@ class StreamExchange implements Exchange {
     const { body } = readPlatformBody(route, this.#request.contentType, bytes);
     const context = contextFor(route, this.#request, '');
     const opened = openStreamed({
-      link, credits, route, signal, token: admitted.token, partitionKey: admitted.partitionKey, body: JSON.stringify({ context, query, body }), lost: lostEvent,
+      link, credits, route, signal, token: admitted.token, partitionKey: admitted.partitionKey, body: JSON.stringify({ context, query, body }), lost: lostEvent(route),
       accept: (head) => {
         if (!Object.hasOwn(route.answers, head.status)) throw coded('upstream_error');
         checkedHeaders(route, head.headers);

@@ -13,7 +13,7 @@ import { completionEvents, type CompletionPrompt, type CompletionStart } from '.
 import { coded, CodedError, errorEntry, shown } from '../../../contracts/errors.ts';
 import type { StoredEvent } from '../../../contracts/event.ts';
 import { limits } from '../../../contracts/limits.ts';
-import type { Caller, RequestContext } from '../../../contracts/platform.ts';
+import type { AnswerHeaders, Caller, RequestContext } from '../../../contracts/platform.ts';
 import type { ActorAddress } from '../../../contracts/subjects.ts';
 import { planAllowance } from '../../allowance/address.ts';
 import type { Blobs } from '../../blobs/blobs.ts';
@@ -24,7 +24,7 @@ import { ChunkWriter, wholeAnswer, type AnswerHead } from './chat-wire.ts';
 import type { PlatformDeps } from './deps.ts';
 import { requirePolicy } from './legal.ts';
 import { createPayers } from './payer.ts';
-import { forCaller, type PlatformHandler } from './serve.ts';
+import { forCaller, type PlatformHandler, type PlatformHandlerRequest } from './serve.ts';
 import type { StreamAnswer } from './stream-answer.ts';
 import type { StreamHandler } from './stream-serve.ts';
 import { bodyOf } from './typed.ts';
@@ -75,16 +75,18 @@ const eventOf = (event: StoredEvent, id: string): Seen | undefined => {
 };
 
 /** Where the events of a completion go. */
-interface Reader {
+export interface ChatReader {
   text(text: string): void;
-  toolCall(call: z.output<typeof completionEvents.CompletionToolCall>): void;
+  toolCall(call: ToolCall): void;
   /** After each commit, with all of its events taken. */
   flush(): Promise<void>;
-  finished(end: z.output<typeof completionEvents.CompletionFinished>): Promise<void>;
+  finished(end: Finished): Promise<void>;
   failed(error: { readonly code: string; readonly message: string }): Promise<void>;
 }
+type ToolCall = z.output<typeof completionEvents.CompletionToolCall>;
+type Finished = z.output<typeof completionEvents.CompletionFinished>;
 
-const give = async (reader: Reader, { kind, payload }: Seen): Promise<void> => {
+const give = async (reader: ChatReader, { kind, payload }: Seen): Promise<void> => {
   switch (kind) {
     case 'CompletionDelta': return reader.text(payload.text);
     case 'CompletionToolCall': return reader.toolCall(payload);
@@ -93,15 +95,26 @@ const give = async (reader: Reader, { kind, payload }: Seen): Promise<void> => {
   }
 };
 
-const streamed = (answer: StreamAnswer, head: AnswerHead, withUsage: boolean): Reader => {
-  const writer = new ChunkWriter(head, withUsage);
+/** How a stream of events says what happens: each answers with the event-stream text of it. */
+export interface ChatWriter {
+  /** Of the answer besides its media type. */
+  readonly headers: AnswerHeaders;
+  text(text: string): string;
+  toolCall(call: ToolCall): string;
+  finished(end: Finished): string;
+  /** The last event. `begun` false: nothing was said yet; undefined: then the error has its status. */
+  failed(error: { readonly code: string; readonly message: string }, begun: boolean): string | undefined;
+}
+
+/** Completions as events of the answer. */
+export const streamed = (answer: StreamAnswer, writer: ChatWriter): ChatReader => {
   let waiting = '';
   const flush = async (): Promise<void> => {
     if (waiting === '') return;
     const text = waiting;
     waiting = '';
     if (!answer.begun) {
-      await answer.begin(200, { 'content-type': `${sseType}; charset=utf-8`, 'cache-control': 'no-cache, no-transform' });
+      await answer.begin(200, { 'content-type': `${sseType}; charset=utf-8`, 'cache-control': 'no-cache, no-transform', ...writer.headers });
       answer.fillSilence(sseComment, limits.sseKeepAliveMs);
     }
     await answer.write(text);
@@ -116,27 +129,51 @@ const streamed = (answer: StreamAnswer, head: AnswerHead, withUsage: boolean): R
       answer.end();
     },
     failed: async ({ code, message }) => {
-      if (!answer.begun && waiting === '') throw new CodedError(code, message);
-      waiting += sseData(chatError(errorEntry(code).http, { code, message }));
+      const last = writer.failed({ code, message }, answer.begun || waiting !== '');
+      if (last === undefined) throw new CodedError(code, message);
+      waiting += last;
       await flush();
       answer.end();
     },
   };
 };
 
-const collected = (answer: StreamAnswer, head: AnswerHead): Reader => {
+/** A completion as one JSON. */
+export const collected = (answer: StreamAnswer, whole: (text: string, calls: readonly ToolCall[], end: Finished) => object): ChatReader => {
   let said = '';
-  const calls: z.output<typeof completionEvents.CompletionToolCall>[] = [];
+  const calls: ToolCall[] = [];
   return {
     flush: async () => undefined,
     text: (text) => { said += text; },
     toolCall: (call) => { calls.push(call); },
-    finished: (end) => answer.whole(200, {}, JSON.stringify(wholeAnswer(head, said, calls, end))),
+    finished: (end) => answer.whole(200, {}, JSON.stringify(whole(said, calls, end))),
     failed: async ({ code, message }) => { throw new CodedError(code, message); },
   };
 };
 
-export const chatHandlers = (deps: ChatDeps): Readonly<Record<string, StreamHandler>> => {
+const chunks = (head: AnswerHead, withUsage: boolean): ChatWriter => {
+  const writer = new ChunkWriter(head, withUsage);
+  return {
+    headers: {},
+    text: (text) => writer.text(text),
+    toolCall: (call) => writer.toolCall(call),
+    finished: (end) => writer.finished(end),
+    failed: ({ code, message }, begun) => (begun ? sseData(chatError(errorEntry(code).http, { code, message })) : undefined),
+  };
+};
+
+/** A chat request of any shape as it is carried out. */
+export interface ChatAsked {
+  /** Of the model that the payer's organization, or this installation, has by default. */
+  readonly body: (defaultModel: string) => CompletionRequest;
+  /** Where its answer goes. */
+  readonly reader: (head: AnswerHead) => ChatReader;
+}
+/** Carries a chat request out; resolves when its answer has ended. */
+export type RunChat = (request: Pick<PlatformHandlerRequest, 'context' | 'signal'> & { readonly caller: Caller }, asked: ChatAsked) => Promise<void>;
+
+/** Refuses, pays and runs, in the order of this file's guarantees. */
+export const createRunChat = (deps: ChatDeps): RunChat => {
   const { actors, allowances, manifest, models, log } = deps;
   const payerOf = createPayers(deps);
   const requireCredits = createRequireCredits(deps);
@@ -169,7 +206,7 @@ export const chatHandlers = (deps: ChatDeps): Readonly<Record<string, StreamHand
   };
 
   /** Gives the events of a completion to the reader until its end, or until the client has gone; then it is cancelled. */
-  const follow = async (address: ActorAddress, start: CompletionStart, reader: Reader, signal: AbortSignal): Promise<void> => {
+  const follow = async (address: ActorAddress, start: CompletionStart, reader: ChatReader, signal: AbortSignal): Promise<void> => {
     const over = new AbortController();
     const tail = await openTail(deps.tails, address, AbortSignal.any([signal, over.signal]));
     let ended = false;
@@ -191,12 +228,11 @@ export const chatHandlers = (deps: ChatDeps): Readonly<Record<string, StreamHand
     }
   };
 
-  const complete: StreamHandler = async (request, answer) => {
-    const { caller, context, signal } = request;
-    const body: CompletionRequest = bodyOf(routes.completions, request);
+  return async ({ caller, context, signal }, asked) => {
     const payer = await payerOf(caller, context);
     requirePolicy(caller, manifest);
     await allowances.take({ ...planAllowance(payer.org, payer.limits), signal });
+    const body = asked.body(payer.defaultModel ?? models.default);
     if (!models.ids.includes(body.model)) throw coded('model_not_supported', undefined, { details: { field: 'model' } });
     await requireCredits(payer.org, payer.limits);
 
@@ -206,8 +242,7 @@ export const chatHandlers = (deps: ChatDeps): Readonly<Record<string, StreamHand
     const start = await stored(payer.org, {
       id, model: body.model, by: callerId(caller), prompt, prompt_chars: promptChars(prompt), ...(isGiven(body.metadata) ? { metadata: body.metadata } : {}),
     });
-    const head: AnswerHead = { id, created: Math.floor(deps.now() / 1_000), model: body.model };
-    const reader = body.stream === true ? streamed(answer, head, body.stream_options?.include_usage === true) : collected(answer, head);
+    const reader = asked.reader({ id, created: Math.floor(deps.now() / 1_000), model: body.model });
     try {
       await follow(conversationAddress(payer.org, caller, ...name), start, reader, signal);
     } catch (error) {
@@ -216,6 +251,16 @@ export const chatHandlers = (deps: ChatDeps): Readonly<Record<string, StreamHand
       await follow(conversationAddress(payer.org, caller, 'alone', id), start, reader, signal);
     }
   };
-
-  return { [routes.completions.id]: complete };
 };
+
+export const chatHandlers = (run: RunChat): Readonly<Record<string, StreamHandler>> => ({
+  [routes.completions.id]: (request, answer) => {
+    const body = bodyOf(routes.completions, request);
+    return run(request, {
+      body: () => body,
+      reader: (head) => (body.stream === true
+        ? streamed(answer, chunks(head, body.stream_options?.include_usage === true))
+        : collected(answer, (said, calls, end) => wholeAnswer(head, said, calls, end))),
+    });
+  },
+});

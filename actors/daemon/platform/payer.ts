@@ -20,6 +20,8 @@ export interface Payer {
   /** Org token: `org_…`, or `u-<userId>` of a person's own workspace. */
   readonly org: string;
   readonly limits: PlanLimits;
+  /** The model its organization has chosen; undefined for a person's own workspace. */
+  readonly defaultModel?: string;
 }
 
 const personal = 'personal';
@@ -46,8 +48,8 @@ export const createPayers = ({ actors, projections }: Pick<PlatformDeps, 'actors
   const ask = askBy(actors, organizationCommands);
 
   const ofOrganization = async (caller: Caller, context: RequestContext, id: string): Promise<Payer> => {
-    const { limits: plan } = await ask(organizationReached(caller, id), 'authorise', { permission: 'chat.create', by: byOf(caller, context) });
-    return { org: organizationAddress(id).key, limits: plan };
+    const { limits: plan, default_model: defaultModel } = await ask(organizationReached(caller, id), 'authorise', { permission: 'chat.create', by: byOf(caller, context) });
+    return { org: organizationAddress(id).key, limits: plan, defaultModel };
   };
   const ofPerson = (userId: string): Payer => ({ org: `u-${userId}`, limits: planLimitsOf('free') });
 

@@ -18,7 +18,7 @@ import { createAccounts, createCsrf } from './accounts.ts';
 import { authHandlers } from './auth.ts';
 import { createBearers } from './bearer.ts';
 import { billingHandlers } from './billing.ts';
-import { chatHandlers, modelHandlers } from './chat.ts';
+import { chatHandlers, createRunChat, modelHandlers } from './chat.ts';
 import { createCallers } from './callers.ts';
 import type { PlatformConfig, PlatformDeps } from './deps.ts';
 import { deviceHandlers } from './device.ts';
@@ -30,6 +30,7 @@ import { oauthHandlers } from './oauth.ts';
 import { createPlatformStreams, type PlatformStreams } from './stream-serve.ts';
 import { createPlatformServe, type Callers, type PlatformHandler } from './serve.ts';
 import { createTokens } from './tokens.ts';
+import { uiChatHandlers } from './ui-chat.ts';
 import { trustHandlers } from './trust.ts';
 
 export interface PlatformOptions {
@@ -93,7 +94,8 @@ export const createPlatform = async (options: PlatformOptions): Promise<Platform
     billingHandlers(deps),
     trustHandlers({ ...deps, hasTxt: options.hasTxt }),
   );
-  const streams = createPlatformStreams({ callers, log: options.log, handlers: chatHandlers({ ...deps, tails: options.tails, blobs: options.blobs }) });
+  const runChat = createRunChat({ ...deps, tails: options.tails, blobs: options.blobs });
+  const streams = createPlatformStreams({ callers, log: options.log, handlers: { ...chatHandlers(runChat), ...uiChatHandlers(runChat) } });
   return { deps, callers, streams, serve: createPlatformServe({ callers, actors, handlers }) };
 };
 
