@@ -91,9 +91,9 @@ export const platformLimits = {
   organizationMailRetryMaxMs: 3_600_000,
   /** Milliseconds after which an organization with work under way looks whether its host was lost. Above `mailDeadlineMs` and `effectDeadlineMs`. */
   organizationWakeMs: 150_000,
-  /** Milliseconds before a failed erasure of a deleted organization's data is tried again; doubles up to the maximum, and never ends. */
-  eraseRetryMs: 1_000,
-  eraseRetryMaxMs: 300_000,
+  /** Milliseconds before an organization tries again to keep its slug, or to erase its data; doubles up to the maximum, and never ends. */
+  organizationRetryMs: 1_000,
+  organizationRetryMaxMs: 300_000,
   /** Milliseconds after the first erasure at which it is done again, for what was still under way: above a capability's life. */
   eraseAgainMs: 20 * 60_000,
   /** Milliseconds an access token lives (setting JWT_ACCESS_EXPIRY_MS), one of the api-token page, and one of the web console. */
@@ -117,9 +117,10 @@ export const platformLimits = {
   accessChecksMax: 32,
   /** Access tokens whose signature one daemon remembers; the least recently used is forgotten. */
   accessTokensKnownMax: 50_000,
-  /** Milliseconds a sign-in code is good, wrong tries after which it is not any more, and codes mailed to one address in an hour. More: `rate_limited`. */
+  /** Milliseconds a sign-in code is good; wrong tries that count from one address block, and in all before it is void; codes mailed to one address in an hour. More: `rate_limited`. */
   signinCodeTtlMs: 600_000,
   signinTriesMax: 5,
+  signinTriesAllMax: 25,
   signinMailsPerHourMax: 5,
   /** Milliseconds before a sign-in code's mail is tried again when mail is unavailable; doubles, as long as the code is good. */
   signinMailRetryMs: 5_000,
@@ -193,6 +194,21 @@ export const platformLimits = {
   // --- billing -----------------------------------------------------------------------------------------------------
   /** Ended turns whose ids a wallet remembers, so that none is charged twice; one told again after that many others would be. */
   walletTurnsMax: 4_096,
+  /** Bytes of one event of the payment processor. Larger: `payload_too_large`. */
+  paymentEventMaxBytes: 512 * 1024,
+  /** Seconds that the time of its signature may be off, before or after (decisions, Billing). More: `bad_request`. */
+  paymentSignatureSec: 300,
+  /** Milliseconds one request to the payment processor may take. Then `payment_error`. Below `upstreamDeadlineMs`. */
+  paymentsDeadlineMs: 8_000,
+  /** Requests of one daemon to the payment processor at once. More: `payment_error`. */
+  paymentsCallsMax: 64,
+  /** Ids of events and of paid invoices that an organization's payments remember, each for itself; and its subscriptions, of which the oldest ended ones are forgotten. */
+  paymentsEventsMax: 512,
+  paymentsInvoicesMax: 512,
+  paymentsSubscriptionsMax: 64,
+  /** Milliseconds before the cancelling of a subscription is tried again, doubling up to the longest, without end. */
+  paymentsRetryMs: 5_000,
+  paymentsRetryMaxMs: 3_600_000,
 
   // --- trust -------------------------------------------------------------------------------------------------------
   /** Domains of one person that are verified or are to be. More: the oldest unverified is forgotten; of verified ones alone: `validation_error`. */

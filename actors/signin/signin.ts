@@ -26,7 +26,8 @@ interface Attempt {
   /** Unix milliseconds. */
   readonly expires_at: number;
   readonly purpose: CodePurpose;
-  readonly misses: number;
+  /** Wrong tries by address block. */
+  readonly misses: Readonly<Record<string, number>>;
   readonly mailsFailed: number;
 }
 
@@ -44,22 +45,27 @@ const again = 'mail';
 const ofAttempt = (state: SigninState, id: string, change: (attempt: Attempt) => Attempt | null): SigninState =>
   (state.attempt?.id === id ? { ...state, attempt: change(state.attempt) } : state);
 
+const missesOf = ({ misses }: Attempt, from: string): number => (Object.hasOwn(misses, from) ? misses[from] ?? 0 : 0);
+
 const sameText = (a: string, b: string): boolean => a.length === b.length && timingSafeEqual(Buffer.from(a), Buffer.from(b));
 
 /** The signin actor's definition. */
 export const signin = ({ mailer, codeOf }: SigninDeps) => defineActor({
   type: 'signin',
   events: signinEvents,
-  stateVersion: 2,
+  stateVersion: 3,
   initial: (): SigninState => ({ attempt: null, starts: [] }),
   apply: {
     CodeIssued: (state, e): SigninState => ({
-      attempt: { id: e.id, email: e.email, expires_at: e.expires_at, purpose: e.purpose ?? 'sign_in', misses: 0, mailsFailed: 0 },
+      attempt: { id: e.id, email: e.email, expires_at: e.expires_at, purpose: e.purpose ?? 'sign_in', misses: {}, mailsFailed: 0 },
       starts: [...state.starts.filter((at) => at > e.at - hourMs), e.at],
     }),
     CodeMailed: (state) => state,
     MailFailed: (state, e): SigninState => ofAttempt(state, e.id, (a) => ({ ...a, mailsFailed: a.mailsFailed + 1 })),
-    CodeMissed: (state, e): SigninState => ofAttempt(state, e.id, (a) => (a.misses + 1 < limits.signinTriesMax ? { ...a, misses: a.misses + 1 } : null)),
+    CodeMissed: (state, e): SigninState => ofAttempt(state, e.id, (a) => {
+      const misses = { ...a.misses, [e.from ?? '']: missesOf(a, e.from ?? '') + 1 };
+      return Object.values(misses).reduce((sum, n) => sum + n, 0) < limits.signinTriesAllMax ? { ...a, misses } : null;
+    }),
     CodeUsed: (state, e): SigninState => ofAttempt(state, e.id, () => null),
   },
   effects: (effect) => ({
@@ -109,11 +115,13 @@ export const signin = ({ mailer, codeOf }: SigninDeps) => defineActor({
     }),
     verify: command({
       ...signinCommands.verify, access: 'system',
-      handle: (turn, { code }) => {
+      handle: (turn, { code, from }) => {
         const { attempt } = turn.state;
         if (attempt === null || attempt.expires_at <= turn.now) return { state: 'refused' as const };
+        // Used up from there; the code stays good for whoever got it.
+        if (missesOf(attempt, from) >= limits.signinTriesMax) return { state: 'refused' as const };
         if (!sameText(code, codeOf(turn.self.key, attempt.id))) {
-          turn.emit('CodeMissed', { id: attempt.id });
+          turn.emit('CodeMissed', { id: attempt.id, from });
           return { state: 'refused' as const };
         }
         turn.emit('CodeUsed', { id: attempt.id });

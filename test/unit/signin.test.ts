@@ -42,7 +42,7 @@ const setup = (fails: ('mail_unavailable' | 'mail_refused')[] = []) => {
     while (domainOf(cluster, address).filter((line) => line.startsWith('MailFailed')).length < count) await setImmediate();
   };
   const start = () => ask(address, 'start', { email });
-  const verify = async (code: string): Promise<string> => (await ask(address, 'verify', { code })).state;
+  const verify = async (code: string, from = '192.0.2.1'): Promise<string> => (await ask(address, 'verify', { code, from })).state;
   const code = async (nth: number): Promise<string> => {
     await tried(nth);
     return /\d{8}/.exec(mails.at(-1)?.text ?? '')?.[0] ?? '';
@@ -76,16 +76,26 @@ test('signin - of tries with the right code at once exactly one signs in [TOK-04
   assert.deepEqual(states.filter((s) => s === 'verified').length, 1);
 });
 
-test('signin - the fifth wrong try ends a code, the fourth does not', async () => {
+test('signin - after five wrong tries from one place no more count from there, and the code stays good for who got it [TOK-049]', async () => {
   const { start, verify, code, other } = setup();
   await start();
   const right = await code(1);
   for (let i = 1; i < limits.signinTriesMax; i++) assert.equal(await verify(other(right)), 'refused');
-  assert.equal(await verify(right), 'verified');
+  assert.equal(await verify(right), 'verified', 'the fifth try from there');
   await start();
   const second = await code(2);
   for (let i = 0; i < limits.signinTriesMax; i++) assert.equal(await verify(other(second)), 'refused');
-  assert.equal(await verify(second), 'refused');
+  assert.equal(await verify(second), 'refused', 'the sixth from there, right as it is');
+  assert.equal(await verify(second, '198.51.100.7'), 'verified');
+});
+
+test('signin - wrong tries from many places end a code', async () => {
+  const { start, verify, code, other } = setup();
+  await start();
+  const right = await code(1);
+  const places = Array.from({ length: limits.signinTriesAllMax / limits.signinTriesMax }, (_, i) => `192.0.2.${i}`);
+  for (const place of places) for (let i = 0; i < limits.signinTriesMax; i++) assert.equal(await verify(other(right), place), 'refused');
+  assert.equal(await verify(right, '198.51.100.7'), 'refused');
 });
 
 test('signin - a code is good for ten minutes less a millisecond', async () => {

@@ -129,7 +129,7 @@ export const authHandlers = (deps: AuthDeps): Readonly<Record<string, PlatformHa
     email_verify: forAnyone(async (request) => {
       await count('signin-try', request);
       const { email, code } = bodyOf(authRoutes.emailVerify, request);
-      const { state } = await askSignin(signinAddress(email), 'verify', { code }, 'once');
+      const { state } = await askSignin(signinAddress(email), 'verify', { code, from: addressBlock(request.context.ip) }, 'once');
       if (state !== 'verified') throw coded('bad_code');
       return signedInResult(await accounts.signIn({ email, name: '', provider: 'email', providerId: email }, request.context));
     }),

@@ -78,7 +78,7 @@ export const trustHandlers = (deps: TrustHandlerDeps): Readonly<Record<string, P
     const code = signinCode.safeParse(token);
     if (!code.success) return refused;
     await allowances.take({ ...endpointAllowance('signin-try', addressBlock(request.context.ip)), signal: request.signal });
-    const { state } = await askSignin(signinAddress(person.email), 'verify', { code: code.data }, 'once');
+    const { state } = await askSignin(signinAddress(person.email), 'verify', { code: code.data, from: addressBlock(request.context.ip) }, 'once');
     if (state !== 'verified') return refused;
     await askUser(userAddress(person.userId), 'verify_email', {}, 'once');
     return { verified: true, type: 'email' };
@@ -87,7 +87,8 @@ export const trustHandlers = (deps: TrustHandlerDeps): Readonly<Record<string, P
   const recordOf = (userId: string, domain: string, id: string): { readonly name: string; readonly value: string } =>
     ({ name: `${domainRecordLabel}.${domain}`, value: `troupe-domain=${proofOf(domainKey, userId, domain, id).toString('base64url')}` });
 
-  const challenge = async (person: UserCaller, domain: string): Promise<Verified> => {
+  const challenge = async (request: PlatformHandlerRequest, person: UserCaller, domain: string): Promise<Verified> => {
+    await allowances.take({ ...endpointAllowance('domain-look', person.userId), signal: request.signal });
     const { id } = await askUser(userAddress(person.userId), 'challenge_domain', { domain, id: deps.newUlid() }, 'once');
     return { verified: false, type: 'domain', txtRecord: recordOf(person.userId, domain, id) };
   };
@@ -115,7 +116,7 @@ export const trustHandlers = (deps: TrustHandlerDeps): Readonly<Record<string, P
         return { verified: identities.some((provider) => provider !== 'email'), type: 'oauth' };
       }
       case 'domain':
-        return challenge(person, body.domain);
+        return challenge(request, person, body.domain);
       case 'domain_confirm':
         return confirm(request, person, body.domain);
     }
