@@ -12,6 +12,11 @@ import { by } from './platform.ts';
 export const organizationEvents = {
   /** `by` = the owner, with e-mail and name. */
   OrganizationCreated: z.strictObject({ name: z.string(), slug: z.string(), default_model: z.string(), by }),
+  /** A try to take the slug for good has begun, has failed, has succeeded; or somebody else has it. */
+  SlugStarted: z.strictObject({}),
+  SlugFailed: z.strictObject({ code: z.string(), due: z.int() }),
+  SlugKept: z.strictObject({}),
+  SlugLost: z.strictObject({}),
   /** What is absent stays. */
   OrganizationUpdated: z.strictObject({ name: z.string().optional(), settings: settingsPatch.optional(), by }),
 

@@ -43,6 +43,6 @@ export const erased = (turn: OrganizationTurn, outcome: Outcome<unknown>, { pass
   if (turn.state.phase !== 'deleted' || turn.state.erasure === null) return;
   const { attempts } = turn.state.erasure;
   if (outcome.ok) turn.emit('Erased', { pass, due: isLastPass(pass) ? null : turn.now + limits.eraseAgainMs });
-  else turn.emit('EraseFailed', { pass, code: outcome.code, due: turn.now + Math.min(limits.eraseRetryMs * 2 ** Math.min(attempts, 20), limits.eraseRetryMaxMs) });
+  else turn.emit('EraseFailed', { pass, code: outcome.code, due: turn.now + Math.min(limits.organizationRetryMs * 2 ** Math.min(attempts, 20), limits.organizationRetryMaxMs) });
   eraseOn(turn);
 };

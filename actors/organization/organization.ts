@@ -24,9 +24,10 @@ import { leave, removeMember, transfer, updateMember } from './members.ts';
 import { configure, notify, webhookAddress } from './notify.ts';
 import { shownInvitation, shownKey, shownMember, shownOrganization } from './show.ts';
 import { allowed, isPermission, liveOf, standingOf } from './standing.ts';
+import { keepSlug, slugDone, slugOn, slugOutput } from './slug.ts';
 import { grantCredits } from './credits.ts';
 import { fold, initialOrganization } from './state.ts';
-import { eraseInput, mailInput } from './turn.ts';
+import { eraseInput, mailInput, slugInput } from './turn.ts';
 
 export interface OrganizationDeps extends MailDeps {
   readonly erase: Erase;
@@ -38,9 +39,10 @@ export const organization = (deps: OrganizationDeps) => defineActor({
   events: organizationEvents,
   initial: initialOrganization,
   apply: fold,
-  stateVersion: 1,
+  stateVersion: 2,
   effects: (effect) => ({
     mail: effect({ input: mailInput, output: mailOutput, once: 'at-least', deadlineMs: limits.mailDeadlineMs, run: sendMail(deps), done: mailed }),
+    slug: effect({ input: slugInput, output: slugOutput, once: 'at-least', run: keepSlug, done: slugDone }),
     erase: effect({
       input: eraseInput, output: eraseOutput, once: 'at-least',
       run: async ({ self, signal }, { pass }) => {
@@ -57,7 +59,7 @@ export const organization = (deps: OrganizationDeps) => defineActor({
         if (turn.state.phase !== 'none') throw coded('conflict');
         if (by.scopes !== undefined || by.email === undefined) throw coded('forbidden');
         turn.emit('OrganizationCreated', { name, slug, default_model: model, by });
-        turn.tell(nameAddress('slug', slug), 'confirm', { holder: turn.self.key });
+        slugOn(turn);
         const { id, plan, createdAt } = shownOrganization(turn.self.key, liveOf(turn.state));
         return { id, name, slug, plan, createdAt };
       },
@@ -84,7 +86,7 @@ export const organization = (deps: OrganizationDeps) => defineActor({
       handle: (turn, { by }) => {
         const { of } = allowed(turn.state, by, 'org.delete');
         turn.emit('OrganizationDeleted', { by });
-        turn.forget('invitations');
+        for (const reminder of ['invitations', 'slug', 'tells']) turn.forget(reminder);
         turn.tell(nameAddress('slug', of.slug), 'release', { holder: turn.self.key });
         turn.tell(webhookAddress(turn.self.key), 'forget', {});
         eraseOn(turn);
@@ -154,7 +156,7 @@ export const organization = (deps: OrganizationDeps) => defineActor({
     }),
   }),
   // What was to be told is told again by the activation that `tells` makes.
-  reminders: { invitations: expire, mail: mailsOn, erase: eraseOn, tells: () => undefined },
+  reminders: { invitations: expire, mail: mailsOn, slug: slugOn, erase: eraseOn, tells: () => undefined },
 });
 
 export type OrganizationCommands = NonNullable<ReturnType<typeof organization>['types']>['commands'];

@@ -63,6 +63,8 @@ export interface Live {
   readonly name: string;
   readonly slug: string;
   readonly plan: PlanName;
+  /** The try to take the slug for good; null = it is taken, or somebody else has it. */
+  readonly slug_claim: { readonly attempts: number; readonly due: number; readonly running: boolean } | null;
   /** Of an enterprise contract. */
   readonly own_limits: PlanLimits | null;
   readonly settings: Settings;
@@ -144,6 +146,9 @@ const outbox = (state: OrganizationState, mail: string, change: (of: OutMail) =>
 const erasure = (state: OrganizationState, change: (of: Erasure) => Erasure | null): OrganizationState =>
   (state.phase === 'deleted' && state.erasure !== null ? { ...state, erasure: change(state.erasure) } : state);
 
+const slugClaim = (state: OrganizationState, change: (of: NonNullable<Live['slug_claim']>) => Live['slug_claim']): OrganizationState =>
+  live(state, (of) => ({ ...of, slug_claim: of.slug_claim === null ? null : change(of.slug_claim) }));
+
 const patched = (settings: Settings, patch: Payload<'OrganizationUpdated'>['settings']): Settings => ({
   defaultModel: patch?.defaultModel ?? settings.defaultModel,
   sharedMemory: patch?.sharedMemory ?? settings.sharedMemory,
@@ -153,12 +158,17 @@ const patched = (settings: Settings, patch: Payload<'OrganizationUpdated'>['sett
 
 export const fold = {
   OrganizationCreated: (_state: OrganizationState, e: Payload<'OrganizationCreated'>, { at }: EventMeta): OrganizationState => ({
-    phase: 'live', name: e.name, slug: e.slug, plan: 'free', own_limits: null,
+    phase: 'live', name: e.name, slug: e.slug, slug_claim: { attempts: 0, due: at, running: false }, plan: 'free', own_limits: null,
     settings: { defaultModel: e.default_model, sharedMemory: false, webhookUrl: null, retentionDays: null },
     webhook_revision: 0, created_at: at,
     members: [{ user_id: e.by.actor, name: e.by.name ?? '', email: e.by.email ?? '', role: 'owner', joined_at: at }],
     invitations: [], keys: [], invited: { day: dayOf(at), count: 0 }, outbox: [],
   }),
+  SlugStarted: (state: OrganizationState): OrganizationState => slugClaim(state, (of) => ({ ...of, running: true })),
+  SlugFailed: (state: OrganizationState, e: Payload<'SlugFailed'>): OrganizationState =>
+    slugClaim(state, (of) => ({ attempts: of.attempts + 1, due: e.due, running: false })),
+  SlugKept: (state: OrganizationState): OrganizationState => slugClaim(state, () => null),
+  SlugLost: (state: OrganizationState): OrganizationState => slugClaim(state, () => null),
   OrganizationUpdated: (state: OrganizationState, e: Payload<'OrganizationUpdated'>): OrganizationState => live(state, (of) => {
     const settings = patched(of.settings, e.settings);
     return { ...of, name: e.name ?? of.name, settings, webhook_revision: of.webhook_revision + (settings.webhookUrl === of.settings.webhookUrl ? 0 : 1) };

@@ -54,6 +54,9 @@ const changeOf = ({ kind, payload, key: id }: Event): Change | undefined => {
       return { by: payload.by, action: payload.action, on: [payload.resource_type, payload.resource_id], metadata: payload.metadata };
     case 'MailGivenUp':
       return { action: 'mail.given_up', on: ['mail', payload.mail], metadata: { code: payload.code } };
+    case 'SlugLost':
+      return { action: 'organization.slug_lost', on: organization };
+    case 'SlugStarted': case 'SlugFailed': case 'SlugKept':
     case 'KeyUsed': case 'MailStarted': case 'MailSent': case 'MailFailed': case 'EraseStarted': case 'EraseFailed': case 'Erased':
       return undefined;
   }

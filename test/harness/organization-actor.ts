@@ -26,6 +26,8 @@ export interface OrganizationActor {
   readonly mails: Mail[];
   /** Code a mail fails with from now on; undefined = they are sent. */
   mailFails: string | undefined;
+  /** Code an ask of a name's actor fails with from now on. */
+  nameFails: string | undefined;
   /** Erasures begun; each waits for the test to end it. */
   readonly erasures: { readonly orgId: string; end(error?: Error): void }[];
   ask<K extends keyof Commands>(command: K, input: z.input<Commands[K]['input']>): Promise<Asked<K>>;
@@ -55,11 +57,19 @@ export const organizationActor = (cluster: Cluster = createCluster(), epoch = 1,
     }),
   };
   const hooks = webhook({ post: async () => ({ ok: true, status: 200 }), secret: () => 'whsec_test', now: () => cluster.clock.now() });
-  const host = createHost(cluster, { definitions: [organization(deps), name(), hooks], epoch });
+  const host: Host = createHost(cluster, {
+    definitions: [organization(deps), name(), hooks], epoch,
+    sender: {
+      ask: async (message) => {
+        if (message.address.type === 'name' && self.nameFails !== undefined) throw new CodedError(self.nameFails);
+        return host.engine.deliver(message);
+      },
+    },
+  });
   const ask: OrganizationActor['ask'] = async (command, input) =>
     organizationCommands[command].output.parse(await host.ask(address, command, input)) as Asked<typeof command>;
   const self: OrganizationActor = {
-    cluster, host, mails, erasures, mailFails: undefined, ask,
+    cluster, host, mails, erasures, mailFails: undefined, nameFails: undefined, ask,
     refused: (command, input) => codeOf(host.ask(address, command, input)),
     found: async (members = {}) => {
       await ask('create', { name: 'Acme', slug: 'acme', default_model: 'mock', by: person('owner') });

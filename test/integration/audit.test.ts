@@ -124,6 +124,7 @@ suite('audit', { timeout: 240_000 }, () => {
     for (const name of ['=HYPERLINK("http://x")', '+1', '-1', '@SUM(A1)', 'a,b "c"', "plain's"]) await client.call('PATCH', '', owner, { orgId, name });
     const formula = { token: owner.accessToken, headers: { 'user-agent': '=cmd|\' /C calc\'!A0' } };
     await platform.api('PATCH', '/api/organization', { ...formula, json: { orgId, name: 'Zeile' } });
+    for (const agent of ['+1+1', '-1-1', '@SUM(A1)']) await platform.api('PATCH', '/api/organization', { token: owner.accessToken, headers: { 'user-agent': agent }, json: { orgId, name: agent } });
     const csv = await client.call('GET', '/audit', owner, { orgId, format: 'csv' });
     assert.equal(csv.status, 200, csv.body);
     assert.match(csv.headers['content-type'] ?? '', /^text\/csv; charset=utf-8/);

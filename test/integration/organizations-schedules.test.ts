@@ -90,7 +90,7 @@ test('organizations - whoever does what at once, owners remain, rows and audit l
     return random.pick<() => Change>([
       () => ({ command: 'update_member', input: { user_id: userId, role, by: asker } }), () => ({ command: 'update_member', input: { user_id: userId, role, by: asker } }),
       () => ({ command: 'remove_member', input: { user_id: userId, by: asker } }), () => ({ command: 'leave', input: { by: asker } }),
-      () => (random.next() < 0.3 ? { command: 'transfer', input: { user_id: userId, by: asker } } : accept(org, asker)),
+      () => (random.next() < 0.6 ? { command: 'transfer', input: { user_id: userId, by: asker } } : accept(org, asker)),
       () => invite(org, asker), () => invite(org, asker), () => invite(org, asker), () => accept(org, asker), () => accept(org, asker), () => accept(org, asker),
       () => ({ command: 'update', input: { name: `Name ${made++}`, settings: { sharedMemory: random.next() < 0.5 }, by: asker } }),
       () => ({ command: 'create_key', input: { id: `key_${made++}`, name: 'k', scopes: ['*'], key_prefix: 'p', key_sha256: `h${made}`, by: asker } }),

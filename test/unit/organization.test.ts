@@ -223,6 +223,69 @@ test('organization - a deletion ends everything in its turn: members, keys, invi
   assert.equal(await holder(), null);
 });
 
+/** A new organization whose slug was claimed for a while, as the daemon does. */
+const claimed = async (): Promise<OrganizationActor> => {
+  const actor = organizationActor();
+  await actor.host.ask(nameAddress('slug', 'acme'), 'claim', { holder: orgId, forMs: limits.slugClaimMs });
+  return actor;
+};
+const slugHolder = async (actor: OrganizationActor): Promise<string | null> =>
+  nameCommands.holder.output.parse(await actor.host.ask(nameAddress('slug', 'acme'), 'holder', {})).holder;
+
+test('organization - its slug is its own for good, also when the host dies before it could say so, or the name does not answer [ORG-018] [ORG-019]', async () => {
+  const first = await claimed();
+  first.nameFails = 'journal_unavailable';
+  await first.found();
+  await first.quiet();
+  const second = first.restart();
+  second.nameFails = 'no_owner';
+  await second.cluster.clock.advance(limits.organizationWakeMs);
+  assert.ok(second.events().some((event) => event.startsWith('SlugFailed')));
+  second.nameFails = undefined;
+  // Doubling waits: within as long again as it has failed.
+  await second.cluster.clock.advance(limits.organizationWakeMs * 2);
+  assert.ok(second.events().includes('SlugKept {}'));
+  second.cluster.clock.jump(limits.slugClaimMs * 2);
+  assert.equal(await slugHolder(second), orgId);
+  assert.deepEqual(await second.cluster.stores.reminders.list('reminder.>'), [], 'nothing will wake it');
+});
+
+test('organization - a slug that somebody else got meanwhile is noted and the organization lives on [ORG-018]', async () => {
+  const actor = organizationActor();
+  await actor.host.ask(nameAddress('slug', 'acme'), 'claim', { holder: 'org_other' });
+  await actor.found();
+  await actor.quiet();
+  assert.ok(actor.events().includes('SlugLost {}'));
+  await actor.ask('remove', { by });
+  await actor.quiet();
+  assert.equal(await slugHolder(actor), 'org_other', 'not given back by who never had it');
+});
+
+test('organization - one that is deleted while it takes its slug leaves it free [ORG-029]', async () => {
+  const actor = await claimed();
+  actor.nameFails = 'journal_unavailable';
+  await actor.found();
+  await actor.quiet();
+  actor.nameFails = undefined;
+  await actor.ask('remove', { by });
+  await actor.quiet();
+  await actor.cluster.clock.advance(limits.organizationWakeMs);
+  await actor.quiet();
+  assert.equal(await slugHolder(actor), null);
+});
+
+test('organization - what its webhook is to be told is told, also when the host dies before [AUD-010] [AUD-017]', async () => {
+  const first = organizationActor();
+  await first.found({ a: 'viewer' });
+  await first.ask('update', { settings: { webhookUrl: 'https://hooks.example.com/' }, by });
+  await first.ask('update_member', { user_id: 'usr_a', role: 'member', by });
+  // Dies with its tells unsent, if it had not sent them; nobody asks for it again.
+  const second = first.restart();
+  await second.cluster.clock.advance(limits.organizationWakeMs);
+  await second.quiet();
+  assert.equal(domainOf(second.cluster, webhookAddress(orgId)).filter((event) => event.startsWith('DeliveryQueued')).length, 1);
+});
+
 test('organization - members are told of its deletion, each once, also when mail fails and the host dies [ORG-028]', async () => {
   const first = organizationActor();
   await first.found({ a: 'admin', b: 'member', c: 'viewer' });
@@ -250,7 +313,7 @@ test('organization - its data is erased until that is done, twice, over failures
   assert.equal(second.erasures.length, 2, 'begun again by the next host');
   second.erasures[1]?.end(new Error('the store does not answer'));
   await second.quiet();
-  await second.cluster.clock.advance(limits.eraseRetryMs);
+  await second.cluster.clock.advance(limits.organizationRetryMs);
   assert.equal(second.erasures.length, 3, 'tried again');
   second.erasures[2]?.end();
   await second.quiet();
