@@ -6,7 +6,7 @@ import { request as httpsRequest } from 'node:https';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { after, before, describe, test } from 'node:test';
+import { after, before, beforeEach, describe, test } from 'node:test';
 import { lastAssistantMessageIsCompleteWithToolCalls, type UIMessage } from 'ai';
 import { uiAnswer, uiChunk, uiPartEvent, type UiChunk, type UiPart } from '../../contracts/ui-chat.ts';
 import { chatWorld, say, type ChatWorld } from '../harness/chat.ts';
@@ -60,6 +60,9 @@ describe('ui chat', () => {
     await vendor.stop();
     await rm(folder, { recursive: true, force: true });
   });
+
+  // What a test that failed did not use is not the next one's.
+  beforeEach(() => { script.length = 0; });
 
   const post = (body: object, headers: Readonly<Record<string, string>> = {}, token = ada.accessToken): Promise<ApiReply> =>
     platform.api('POST', path, { json: body, headers, ...(token === '' ? {} : { token }) });
