@@ -50,14 +50,14 @@ test('audit - every event that is a change is an entry, with who did it; none ho
   }
 });
 
-/** The audit route over so many entries. */
-const route = (count: number, metadata: Record<string, unknown> = {}, late?: CodedError) => {
+/** The audit route over so many entries; `more`: the database held back older ones. */
+const route = (count: number, more: boolean, metadata: Record<string, unknown> = {}, late?: CodedError) => {
   const entries: AuditEntry[] = Array.from({ length: count }, (_, i) => ({
     id: `e${i}`, organizationId: orgId, actorId: 'usr_a', action: 'a', resourceType: 't', resourceId: 'r', metadata, ipAddress: '', userAgent: '', createdAt: new Date(0).toISOString(),
   }));
   const projections: Pick<Projections, 'read' | 'caughtUp'> = {
     // The database is played: what counts here is what is done with its answer.
-    read: async <T>() => entries as T,
+    read: async <T>() => ({ entries, more }) as T,
     caughtUp: async () => { if (late !== undefined) throw late; },
   };
   const answers: Readonly<Record<string, unknown>> = { authorise: { role: 'owner', plan: 'free', limits: { perMinute: 1, perDay: 1, maxApiKeys: 1, maxMembers: 1, credits: 1 }, default_model: 'm', name: 'n' }, note: {} };
@@ -74,14 +74,15 @@ const route = (count: number, metadata: Record<string, unknown> = {}, late?: Cod
 
 test('audit - an export beyond its bounds is refused whole, never cut; a part of it can be asked for [AUD-002] [AUD-003]', async () => {
   for (const format of ['csv', 'jsonl']) {
-    assert.equal((await route(limits.auditExportMax)({ format })).status, 200);
-    assert.equal(await codeOf(route(limits.auditExportMax + 1)({ format })), 'payload_too_large');
-    assert.equal(await codeOf(route(2_000, { text: 'x'.repeat(2_000) })({ format })), 'payload_too_large');
-    assert.equal((await route(101)({ format, limit: 100 })).status, 200);
+    assert.equal((await route(limits.auditExportMax, false)({ format })).status, 200);
+    assert.equal(await codeOf(route(limits.auditExportMax, true)({ format })), 'payload_too_large');
+    assert.equal(await codeOf(route(2_000, false, { text: 'x'.repeat(2_000) })({ format })), 'payload_too_large');
+    assert.equal((await route(100, true)({ format, limit: 100 })).status, 200);
+    assert.equal(await codeOf(route(99, true)({ format, limit: 100 })), 'payload_too_large', 'its bytes were too many for as many as were asked for');
   }
 });
 
 test('audit - a log that is not up to date in time is refused as unavailable, not answered as it was [AUD-001]', async () => {
-  assert.equal(await codeOf(route(1, {}, coded('deadline_exceeded'))({})), 'upstream_unavailable');
-  assert.equal(await codeOf(route(1, {}, coded('overloaded'))({})), 'overloaded');
+  assert.equal(await codeOf(route(1, false, {}, coded('deadline_exceeded'))({})), 'upstream_unavailable');
+  assert.equal(await codeOf(route(1, false, {}, coded('overloaded'))({})), 'overloaded');
 });
