@@ -8,7 +8,8 @@ import { CodedError } from '../../contracts/errors.ts';
 import { organizationCommands } from '../../contracts/organization.ts';
 import type { Role } from '../../contracts/permissions.ts';
 import type { By } from '../../contracts/platform.ts';
-import { codeOf, createCluster, createHost, domainOf, type Cluster, type Host } from './memory-host.ts';
+import { inboxSubject, partitionOf } from '../../contracts/subjects.ts';
+import { codeOf, createCluster, createHost, domainOf, partitions, type Cluster, type Host } from './memory-host.ts';
 
 export const orgId = 'org_01jd0000000000000000000000';
 export const address = { org: orgId, type: 'organization', key: orgId };
@@ -28,6 +29,10 @@ export interface OrganizationActor {
   mailFails: string | undefined;
   /** Code an ask of a name's actor fails with from now on. */
   nameFails: string | undefined;
+  /** Asks of a name's actor wait for it. */
+  nameGate: Promise<void> | undefined;
+  /** Tells are never sent from now on, as by a host that dies. */
+  tellsLost: boolean;
   /** Erasures begun; each waits for the test to end it. */
   readonly erasures: { readonly orgId: string; end(error?: Error): void }[];
   ask<K extends keyof Commands>(command: K, input: z.input<Commands[K]['input']>): Promise<Asked<K>>;
@@ -62,14 +67,19 @@ export const organizationActor = (cluster: Cluster = createCluster(), epoch = 1,
     sender: {
       ask: async (message) => {
         if (message.address.type === 'name' && self.nameFails !== undefined) throw new CodedError(self.nameFails);
+        if (message.address.type === 'name') await self.nameGate;
         return host.engine.deliver(message);
+      },
+      tell: async (target, command, input, id) => {
+        if (self.tellsLost) await new Promise<never>(() => undefined);
+        await cluster.stores.inbox.send(inboxSubject(partitionOf(target, partitions), target, command), id, Buffer.from(JSON.stringify(input)));
       },
     },
   });
   const ask: OrganizationActor['ask'] = async (command, input) =>
     organizationCommands[command].output.parse(await host.ask(address, command, input)) as Asked<typeof command>;
   const self: OrganizationActor = {
-    cluster, host, mails, erasures, mailFails: undefined, nameFails: undefined, ask,
+    cluster, host, mails, erasures, mailFails: undefined, nameFails: undefined, nameGate: undefined, tellsLost: false, ask,
     refused: (command, input) => codeOf(host.ask(address, command, input)),
     found: async (members = {}) => {
       await ask('create', { name: 'Acme', slug: 'acme', default_model: 'mock', by: person('owner') });
