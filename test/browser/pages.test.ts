@@ -227,10 +227,16 @@ test('pages - by keyboard alone: sign-in and approval, the focus visible, nothin
   await open(true);
   const email = newEmail();
   const device = await startDevice();
+  // What is typed before the page has given the focus away is lost, as with any page.
+  const fieldFocused = async (name: string): Promise<void> => {
+    await page.waitForFunction((wanted) => document.activeElement instanceof HTMLInputElement && document.activeElement.name === wanted, name);
+  };
   await page.goto(device.verification_uri_complete);
+  await fieldFocused('email');
   await page.keyboard.type(email);
   await page.keyboard.press('Enter');
   await page.getByText('Enter your code').waitFor();
+  await fieldFocused('code');
   await page.keyboard.type(await codeFor(email));
   await page.keyboard.press('Enter');
   await page.getByText('Approve this sign-in?').waitFor();
