@@ -193,12 +193,14 @@ describe('organizations under attack', () => {
 
   test('attack - without Postgres a list is refused, not shown stale; what the actor knows is answered [AUD-001]', { timeout: 120_000 }, async () => {
     const { id: orgId } = await client.create(owner);
+    // A connection that is being dialled again may use up the request's time: a fault either way, worth another try.
+    const unanswered = /^(503 upstream_unavailable|504 deadline_exceeded|504 upstream_timeout)$/;
     await platform.postgres.kill('SIGKILL');
     try {
       for (const [path, query] of [['', {}], ['/audit', { orgId }], ['/audit', { orgId, format: 'csv' }]] as const) {
-        assert.equal(refusal(await client.call('GET', path, owner, query)), '503 upstream_unavailable', path);
+        assert.match(refusal(await client.call('GET', path, owner, query)), unanswered, path);
       }
-      assert.equal(refusal(await client.call('POST', '', owner, { name: 'n', slug: 'without-postgres' })), '503 upstream_unavailable');
+      assert.match(refusal(await client.call('POST', '', owner, { name: 'n', slug: 'without-postgres' })), unanswered);
       assert.equal((await client.read(orgId, owner)).id, orgId);
       assert.equal(refusal(await client.call('GET', '/members', stranger, { orgId })), '404 not_found');
     } finally {
