@@ -70,6 +70,9 @@ export interface Platform {
 /** Throws `bad_request` for a file that is not what its configuration key wants. */
 export const createPlatform = async (options: PlatformOptions): Promise<Platform> => {
   const { config, secrets, masterKey, actors, projections, now } = options;
+  if (secrets.legalManifest === undefined) {
+    options.log.warn({ key: 'platform.legal_manifest_path' }, 'no terms of your own are configured: people are asked to accept the development documents');
+  }
   const bearers = createBearers(masterKey);
   const csrfOf = createCsrf(masterKey);
   const tokens = await createTokens({

@@ -72,7 +72,7 @@ export const createBucket = (nc: NatsConnection, lean: Lean, name: string): Buck
       const entries: Entry[] = [];
       for (let at = 0; at < keys.length; at += listBatch) {
         const subjects = keys.slice(at, at + listBatch).map((key) => prefix + key);
-        // eslint-disable-next-line no-await-in-loop -- one batch in flight bounds what the server holds for us
+        // One batch in flight bounds what the server holds for us.
         await lean.requestMany(`$JS.API.DIRECT.GET.${stream}`, JSON.stringify({ multi_last: subjects }), {
           timeoutMs,
           onMessage: (msg) => {
