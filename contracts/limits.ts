@@ -310,6 +310,10 @@ export const limits = {
   /** Milliseconds a connection attempt to Postgres may take, and one statement. Beyond: it is ended, the reader gets `upstream_unavailable`. */
   postgresConnectMs: 5_000,
   postgresStatementMs: 10_000,
+  /** Milliseconds a read waits before Postgres is looked for, a look may take, and until the next look at one that is gone. Beyond the first two: reads are refused with `upstream_unavailable`, at once until it answers. */
+  postgresSuspectMs: 500,
+  postgresProbeMs: 1_500,
+  postgresLookMs: 500,
   /** Connections of one daemon's readers; each projection it runs or waits for has one more. */
   postgresReadersMax: 4,
   /** Reads of projections under way in one daemon. More: `overloaded`. */

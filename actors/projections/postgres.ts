@@ -21,13 +21,15 @@ export interface PostgresOptions {
   readonly max: number;
   /** The server ends a connection that is silent for `limits.projectionLeaseMs`. */
   readonly lease?: boolean;
+  /** Asks nothing of the server beyond the statements themselves: to see whether it answers. */
+  readonly bare?: boolean;
 }
 
 /** Nothing is dialled before the first statement. Throws `bad_request` for a URL that is none. */
-export const openPostgres = (url: string, { name, max, lease = false }: PostgresOptions): Sql => {
+export const openPostgres = (url: string, { name, max, lease = false, bare = false }: PostgresOptions): Sql => {
   try {
     return postgres(url, {
-      max, connect_timeout: limits.postgresConnectMs / 1_000, onnotice: () => undefined,
+      max, connect_timeout: limits.postgresConnectMs / 1_000, onnotice: () => undefined, fetch_types: !bare,
       // Without it the client waits up to 20 s before it dials a server that came back.
       backoff: () => limits.storeRetryMaxMs / 1_000,
       connection: {
@@ -55,6 +57,10 @@ export const isSqlState = (error: unknown, state: string): boolean => error inst
 /** True, of a coded error, if the schema was not there yet: undefined table, invalid schema name. */
 export const isWithoutSchema = (error: unknown): boolean =>
   error instanceof CodedError && (isSqlState(error.cause, '42P01') || isSqlState(error.cause, '3F000'));
+
+/** True, of a coded error, if the server answered that it has no connection or memory to spare (class 53). */
+export const isFull = (error: unknown): boolean =>
+  error instanceof CodedError && error.cause instanceof postgres.PostgresError && error.cause.code.startsWith('53');
 
 /** Classes of SQLSTATE that speak of the server's condition, a schema still to be made included, not of the statement (PostgreSQL documentation, appendix A). */
 const condition = /^(08|25P0[34]|28|3D|3F|40|42P01|53|55P03|57|58)/;

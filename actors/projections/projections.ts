@@ -12,8 +12,9 @@ import { forget, readCheckpoints, type Positions } from './checkpoint.ts';
 import type { JournalSource } from './journal.ts';
 import { migrate, migrationsFolder, readMigrations } from './migrate.ts';
 import { Pause } from './pause.ts';
-import { answered, closePostgres, isWithoutSchema, openPostgres, type Sql } from './postgres.ts';
+import { isWithoutSchema, type Sql } from './postgres.ts';
 import type { Position, Projection } from './projection.ts';
+import { openReaders } from './readers.ts';
 import { startRunner, type Runner } from './runner.ts';
 
 export interface ProjectionsOptions {
@@ -25,7 +26,7 @@ export interface ProjectionsOptions {
 }
 
 export interface Projections {
-  /** For readers: a pool; statements end by themselves after `limits.postgresStatementMs`. */
+  /** For readers: a pool; statements end by themselves after `limits.postgresStatementMs`. While Postgres is not there: `upstream_unavailable`, within two seconds at most (readers.ts). */
   read<T>(work: (sql: Sql) => Promise<T>): Promise<T>;
   /** Resolves when the rows hold a commit. Throws `deadline_exceeded`, `overloaded`, `upstream_unavailable`. */
   waitFor(name: string, position: Position, deadlineMs: number): Promise<void>;
@@ -42,7 +43,7 @@ export interface Projections {
 /** Starts in the background. Throws `bad_request` for a URL that is none. */
 export const startProjections = (options: ProjectionsOptions): Projections => {
   const { source, projections, host, log } = options;
-  const pool = openPostgres(options.postgresUrl, { name: `troupe ${host} readers`, max: limits.postgresReadersMax });
+  const readers = openReaders({ postgresUrl: options.postgresUrl, name: `troupe ${host} readers`, log });
   const progress = new Map(projections.map(({ name }) => [name, new Set<Pause>()]));
   const looks = new Map<string, Promise<Positions>>();
   let reads = 0;
@@ -89,7 +90,7 @@ export const startProjections = (options: ProjectionsOptions): Projections => {
 
   const positionsOf = async (name: string): Promise<Positions> => {
     try {
-      return new Map((await answered(readCheckpoints(pool, name))).map(({ stream, seq }) => [stream, seq]));
+      return new Map((await readers.run((sql) => readCheckpoints(sql, name))).map(({ stream, seq }) => [stream, seq]));
     } catch (error) {
       // A new database: the first runner is about to make the schema.
       if (isWithoutSchema(error)) return new Map();
@@ -130,13 +131,13 @@ export const startProjections = (options: ProjectionsOptions): Projections => {
     Promise.all(source.streams.map(async (stream) => ({ stream, seq: await source.head(stream, projection.type, org) })));
 
   return {
-    read: (work) => bounded(() => whenMade(() => answered(work(pool)))),
+    read: (work) => bounded(() => whenMade(() => readers.run(work))),
     waitFor: (name, position, deadlineMs) => bounded(() => waitForAll(known(name).name, [position], deadlineMs, () => look(name))),
     caughtUp: (name, org, deadlineMs) => bounded(async () => waitForAll(name, await heads(known(name), org), deadlineMs, () => look(name))),
     rebuild: async (name, deadlineMs) => {
       const projection = known(name);
       const head = await heads(projection, undefined);
-      await answered(forget(pool, name));
+      await readers.run((sql) => forget(sql, name));
       runners.get(name)?.recheck();
       // Not the shared look: one under way may be of the time before.
       await waitForAll(name, head, deadlineMs, () => positionsOf(name));
@@ -145,7 +146,7 @@ export const startProjections = (options: ProjectionsOptions): Projections => {
     runners,
     close: async () => {
       await Promise.all([...runners.values()].map((runner) => runner.close()));
-      await closePostgres(pool);
+      await readers.close();
     },
   };
 };
