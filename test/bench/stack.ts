@@ -13,7 +13,7 @@ import { fileURLToPath } from 'node:url';
 import { ensureCertificate } from '../../deploy/start/certificate.ts';
 import { daemonSocket, writeDaemonConfig, writeGatewayConfig } from '../../deploy/start/config-files.ts';
 import { signDevToken } from '../../deploy/start/dev-file.ts';
-import { freePort } from '../../deploy/start/port.ts';
+import { freePort } from '../harness/port.ts';
 import { gatewayReady } from '../../deploy/start/probe.ts';
 import { testProcess, type TestProcess } from '../harness/process.ts';
 import type { ClientJobs } from './client-part.ts';

@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 import type { BrowserContext } from 'playwright-core';
 import { cookieNames } from '../../contracts/platform.ts';
-import { freePort } from '../../deploy/start/port.ts';
+import { freePort } from '../harness/port.ts';
 import { launchBrowser } from '../harness/browser.ts';
 import { githubClient, googleClient, startGithub, startGoogle } from '../harness/oauth.ts';
 import { complaintsOf } from '../harness/page-check.ts';

@@ -13,6 +13,7 @@ import { WebSocketServer, type WebSocket } from 'ws';
 import { encodeAgentEvent, wireOutbound, type AgentKind } from '../../contracts/stream.ts';
 import type { ConsoleFiles } from '../../gateway/console/files.ts';
 import { consoleHeaders } from '../../gateway/console/files.ts';
+import { freePort } from './port.ts';
 
 interface Logged {
   readonly seq: number;
@@ -100,7 +101,8 @@ export class FakeEdge {
     server.on('upgrade', (request, socket, head) => { edge.#upgrade(sockets, request, socket, head); });
     const { promise, resolve, reject } = Promise.withResolvers<undefined>();
     server.once('error', reject);
-    server.listen(options.again?.port ?? 0, '127.0.0.1', () => { resolve(undefined); });
+    const port = options.again?.port ?? await freePort();
+    server.listen(port, '127.0.0.1', () => { resolve(undefined); });
     await promise;
     return edge;
   }

@@ -6,7 +6,6 @@ import { spawn, type ChildProcess } from 'node:child_process';
 import { createPrivateKey, generateKeyPairSync, randomBytes, type KeyObject } from 'node:crypto';
 import { mkdtemp, rename, rm, writeFile } from 'node:fs/promises';
 import { Agent, request as httpsRequest } from 'node:https';
-import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -277,16 +276,6 @@ export const refusal = (socket: WebSocket): Promise<{ status: number; headers: N
     const chunks: Buffer[] = [];
     answer.on('data', (chunk: Buffer) => chunks.push(chunk));
     answer.on('end', () => resolve({ status: answer.statusCode ?? 0, headers: answer.headers, json: JSON.parse(Buffer.concat(chunks).toString('utf8')) }));
-  });
-});
-
-/** A port that was free a moment ago, for processes that share one. */
-export const freePort = (): Promise<number> => new Promise((resolve, reject) => {
-  const server = createServer();
-  server.on('error', reject);
-  server.listen(0, '127.0.0.1', () => {
-    const address = server.address();
-    server.close(() => resolve(typeof address === 'object' && address !== null ? address.port : 0));
   });
 });
 

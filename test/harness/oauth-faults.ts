@@ -8,6 +8,7 @@ import { once } from 'node:events';
 import type { AddressInfo } from 'node:net';
 import { exportJWK, generateKeyPair, SignJWT, type CryptoKey, type JWTPayload } from 'jose';
 import type { TestScope } from './stack.ts';
+import { freePort } from './port.ts';
 
 export interface Answered {
   readonly status?: number;
@@ -117,7 +118,7 @@ export const startFaultyProvider = async (scope: TestScope): Promise<FaultyProvi
   const server = createServer((request, response) => {
     serve(request, response).catch((error: unknown) => response.destroy(error instanceof Error ? error : undefined));
   });
-  server.listen(0, '127.0.0.1');
+  server.listen(await freePort(), '127.0.0.1');
   await once(server, 'listening');
   const { port } = server.address() as AddressInfo;
   provider.url = `http://127.0.0.1:${port}`;

@@ -15,7 +15,7 @@ import { z } from 'zod';
 import { authRoutes, signedIn, tokenAnswer } from '../../contracts/auth-routes.ts';
 import { cookieNames } from '../../contracts/platform.ts';
 import type { DaemonInput, GatewayInput } from '../../deploy/start/config-files.ts';
-import { freePort } from '../../deploy/start/port.ts';
+import { freePort } from './port.ts';
 import { openOutbox, type Outbox } from './outbox.ts';
 import { startPostgres, type PostgresServer } from './postgres.ts';
 import { startStack, type StackOptions, type TestScope, type TestStack } from './stack.ts';

@@ -6,8 +6,8 @@ import { randomBytes } from 'node:crypto';
 import { chmod, mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { freePort } from '../../deploy/start/port.ts';
 import { ensureCluster, postgresChild, postgresPlace, postgresUrl } from '../../deploy/start/postgres.ts';
+import { freePort } from './port.ts';
 import { testProcess, type TestProcess } from './process.ts';
 
 export interface PostgresServer extends Pick<TestProcess, 'pid' | 'kill' | 'start' | 'lines'> {

@@ -7,6 +7,7 @@
  */
 import { once } from 'node:events';
 import { connect, createServer, type AddressInfo, type Socket } from 'node:net';
+import { freePort } from './port.ts';
 
 export interface Proxy {
   readonly port: number;
@@ -75,7 +76,7 @@ export const startProxy = async (targetPort: number): Promise<Proxy> => {
     });
     if (mode === 'stall') { client.pause(); server.pause(); }
   });
-  listener.listen(0, '127.0.0.1');
+  listener.listen(await freePort(), '127.0.0.1');
   await once(listener, 'listening');
   const { port } = listener.address() as AddressInfo;
   const cut = (): void => { for (const { client, server } of pairs) { client.destroy(); server.destroy(); } };

@@ -14,10 +14,10 @@ import { fileURLToPath } from 'node:url';
 import { ensureCertificate } from '../../deploy/start/certificate.ts';
 import { daemonSocket, writeDaemonConfig, writeGatewayConfig, type DaemonInput, type GatewayInput } from '../../deploy/start/config-files.ts';
 import { signDevToken } from '../../deploy/start/dev-file.ts';
-import { freePort } from '../../deploy/start/port.ts';
 import { gatewayHealthy, gatewayReady, socketAccepts } from '../../deploy/start/probe.ts';
 import { groupName } from '../../deploy/start/group.ts';
 import { startNats, type NatsServer } from './nats.ts';
+import { freePort } from './port.ts';
 import { testProcess, type TestProcess } from './process.ts';
 
 /** Milliseconds between two looks, and in all: a gateway dials a daemon again within a second, and two cores may be busy with others. */

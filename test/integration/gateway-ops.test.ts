@@ -4,9 +4,10 @@ import { mkdir, readdir, readlink, rm } from 'node:fs/promises';
 import { Agent } from 'node:https';
 import { dirname } from 'node:path';
 import { test } from 'node:test';
-import { callEdge, ending, freePort, linked, nextFrame, opened, openSocket, prepareEdge, spawnGateway, startEdge } from '../harness/gateway.ts';
+import { callEdge, ending, linked, nextFrame, opened, openSocket, prepareEdge, spawnGateway, startEdge } from '../harness/gateway.ts';
 import { startIssuer } from '../harness/issuer.ts';
 import { startPeer } from '../harness/peer.ts';
+import { freePort } from '../harness/port.ts';
 
 const get = async (port: number, path: string): Promise<{ status: number; type: string; text: string }> => {
   const answer = await fetch(`http://127.0.0.1:${port}${path}`);

@@ -7,10 +7,11 @@ import { connect as connectTcp } from 'node:net';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import { connect, getCiphers, type ConnectionOptions, type TLSSocket } from 'node:tls';
-import { callEdge, ending, freePort, makeCertificate, nextFrame, opened, openSocket, prepareEdge, spawnGateway, startEdge, writeCertificate, type Edge } from '../harness/gateway.ts';
+import { callEdge, ending, makeCertificate, nextFrame, opened, openSocket, prepareEdge, spawnGateway, startEdge, writeCertificate, type Edge } from '../harness/gateway.ts';
 import { startIssuer } from '../harness/issuer.ts';
 import { manualClock } from '../harness/manual-clock.ts';
 import { startPeer, type PeerStream } from '../harness/peer.ts';
+import { freePort } from '../harness/port.ts';
 
 const wide = { limits: { per_user_capacity: 100_000, per_ip_capacity: 100_000 } };
 

@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, suite, test } from 'node:test';
 import { z } from 'zod';
-import { freePort } from '../../deploy/start/port.ts';
+import { freePort } from '../harness/port.ts';
 import { authRoutes } from '../../contracts/auth-routes.ts';
 import { cookieNames } from '../../contracts/platform.ts';
 import { consent, githubClient, googleClient, startGithub, startGoogle, type EmulatedProvider } from '../harness/oauth.ts';

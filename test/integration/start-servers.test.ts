@@ -7,7 +7,7 @@ import test from 'node:test';
 import { connect, PermissionViolationError, type NatsConnection } from 'nats';
 import postgres from 'postgres';
 import { integrator, natsConfig } from '../../deploy/start/nats.ts';
-import { freePort } from '../../deploy/start/port.ts';
+import { freePort } from '../harness/port.ts';
 import { ensureCluster, postgresPlace, reachableCopy } from '../../deploy/start/postgres.ts';
 import { natsGreets } from '../../deploy/start/probe.ts';
 import { natsServerPath } from '../harness/nats.ts';

@@ -14,7 +14,7 @@ import { limits } from '../../contracts/limits.ts';
 import { cookieNames } from '../../contracts/platform.ts';
 import { chatSession } from '../../contracts/session.ts';
 import { agentScore, certificationAnswer, certificationShown, userScore, verifyAnswer } from '../../contracts/trust.ts';
-import { freePort } from '../../deploy/start/port.ts';
+import { freePort } from '../harness/port.ts';
 import { startTxtServer, type TxtServer } from '../harness/dns.ts';
 import { consent, googleClient, startGoogle } from '../harness/oauth.ts';
 import { organizationClient, refusal, type OrganizationClient } from '../harness/organization.ts';
