@@ -41,6 +41,9 @@ export const platformLimits = {
   webhookPostsMax: 256,
   /** Addresses of a receiver that are tried; all of them are checked. */
   webhookAddressesMax: 8,
+  /** Milliseconds for which a webhook's secret that was replaced goes on signing beside the new one, and so many of them. */
+  webhookFormerSecretMs: 86_400_000,
+  webhookFormerSecretsMax: 4,
   /** Seconds a webhook signature's time may differ from the receiver's. */
   webhookSignatureSec: 300,
 
@@ -73,6 +76,8 @@ export const platformLimits = {
   organizationEndedMax: 100,
   /** Invitations of one organization in a day (UTC), so that nobody mails through it. More: `rate_limited`. */
   organizationInvitesPerDayMax: 500,
+  /** Invitations of one e-mail address in a day (UTC), by whichever organizations. More: `rate_limited`. */
+  invitationsOfAddressPerDayMax: 20,
   /** Organizations that one person owns. More: `plan_limit`. */
   organizationsOwnedMax: 100,
   /** Memberships in a person's list of organizations, the oldest first. */
@@ -117,11 +122,13 @@ export const platformLimits = {
   accessChecksMax: 32,
   /** Access tokens whose signature one daemon remembers; the least recently used is forgotten. */
   accessTokensKnownMax: 50_000,
-  /** Milliseconds a sign-in code is good; wrong tries that count from one address block, and in all before it is void; codes mailed to one address in an hour. More: `rate_limited`. */
+  /** Milliseconds a sign-in code is good; wrong tries that count for it from one address block, and from all blocks but the one it was asked for from. */
   signinCodeTtlMs: 600_000,
   signinTriesMax: 5,
   signinTriesAllMax: 25,
-  signinMailsPerHourMax: 5,
+  /** Codes mailed to one address in an hour, asked for from one address block, and in all. More: `rate_limited`. */
+  signinMailsPerBlockMax: 5,
+  signinMailsPerHourMax: 20,
   /** Milliseconds before a sign-in code's mail is tried again when mail is unavailable; doubles, as long as the code is good. */
   signinMailRetryMs: 5_000,
   /** Sign-in codes asked for, and tried, from one remote address in a minute and in a day. More: `rate_limited`. */
@@ -183,6 +190,17 @@ export const platformLimits = {
   completionInlineMaxBytes: 16 * 1024,
   /** Completions of one conversation that run at once. More: `session_busy`. */
   completionsPerActorMax: 32,
+  /** Calls of one conversation that wait for a person, or whose results are kept for a repeated answer. More: the oldest is forgotten, one that has its result first. */
+  completionApprovalsMax: 16,
+  /** Characters that the model and its tools have added to one completion. More: it ends after the step with finish reason `length`. */
+  completionTranscriptMaxChars: 256 * 1024,
+  /** Milliseconds that a client's stream is without room before the model is not read any more, and without a byte taken before the answer is given up. */
+  chatSlowMs: 250,
+  chatStallMs: 60_000,
+  /** Milliseconds a model is not read for a slow client. Then it is, as nobody may be left to say so. More than `chatStallMs`. */
+  completionHoldMs: 90_000,
+  /** Milliseconds between two looks whether the client takes again. */
+  completionHoldLookMs: 25,
   /** Bytes of commits that wait for one reader of a journal's end. More: it reads on from the journal. */
   tailQueueMaxBytes: 256 * 1024,
   /** Milliseconds of silence after which such a reader looks whether a commit was dropped on the way, and between its tries when the journal does not answer. */

@@ -81,8 +81,13 @@ suite('accounts', { timeout: 240_000 }, () => {
     for (let i = 0; i < limits.signinStartsPerMinuteMax; i++) assert.equal((await start(`person${i}@example.com`, '127.0.0.70', i % 2)).status, 202);
     limited(await start('one-more@example.com', '127.0.0.70', 0), limits.signinStartsPerMinuteMax);
     assert.equal((await start('one-more@example.com', '127.0.0.71', 0)).status, 202);
-    for (let i = 0; i < limits.signinMailsPerHourMax; i++) assert.equal((await start('target@example.com', `127.0.0.${80 + i}`, i % 2)).status, 202);
-    limited(await start('target@example.com', '127.0.0.90', 1), limits.signinMailsPerHourMax);
+    // Who asks for somebody else's address uses up his own codes, and voids none of theirs.
+    const theirs = await platform.signInCode('target@example.com');
+    for (let i = 0; i < limits.signinMailsPerBlockMax; i++) assert.equal((await start('target@example.com', '127.0.0.79', i % 2)).status, 202);
+    limited(await start('target@example.com', '127.0.0.79', 1), limits.signinMailsPerBlockMax);
+    assert.equal((await verify('target@example.com', theirs)).status, 200);
+    for (let i = limits.signinMailsPerBlockMax + 1; i < limits.signinMailsPerHourMax; i++) assert.equal((await start('target@example.com', `127.0.0.${80 + i}`, i % 2)).status, 202);
+    limited(await start('target@example.com', '127.0.0.80', 1), limits.signinMailsPerHourMax);
   });
 
   test('accounts - the session cookie is bound to the host, hidden from scripts, encrypted in transit and lax [TOK-053]', async () => {

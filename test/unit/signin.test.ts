@@ -41,14 +41,15 @@ const setup = (fails: ('mail_unavailable' | 'mail_refused')[] = []) => {
   const failed = async (count: number): Promise<void> => {
     while (domainOf(cluster, address).filter((line) => line.startsWith('MailFailed')).length < count) await setImmediate();
   };
-  const start = () => ask(address, 'start', { email });
+  const start = (from = '192.0.2.1') => ask(address, 'start', { email, from });
   const verify = async (code: string, from = '192.0.2.1'): Promise<string> => (await ask(address, 'verify', { code, from })).state;
   const code = async (nth: number): Promise<string> => {
     await tried(nth);
     return /\d{8}/.exec(mails.at(-1)?.text ?? '')?.[0] ?? '';
   };
   const other = (text: string): string => String((Number(text) + 1) % 100_000_000).padStart(8, '0');
-  return { cluster, host, mails, tried, failed, start, verify, code, other };
+  const codeOfMail = (nth: number): string => /\d{8}/.exec(mails[nth - 1]?.text ?? '')?.[0] ?? '';
+  return { cluster, host, mails, codeOfMail, tried, failed, start, verify, code, other };
 };
 
 const refusal = async (work: Promise<unknown>): Promise<CodedError> => {
@@ -89,13 +90,25 @@ test('signin - after five wrong tries from one place no more count from there, a
   assert.equal(await verify(second, '198.51.100.7'), 'verified');
 });
 
-test('signin - wrong tries from many places end a code', async () => {
+test('signin - wrong tries from many places end a code for all places but the one it was asked for from', async () => {
   const { start, verify, code, other } = setup();
   await start();
   const right = await code(1);
-  const places = Array.from({ length: limits.signinTriesAllMax / limits.signinTriesMax }, (_, i) => `192.0.2.${i}`);
+  const places = Array.from({ length: limits.signinTriesAllMax / limits.signinTriesMax }, (_, i) => `203.0.113.${i}`);
   for (const place of places) for (let i = 0; i < limits.signinTriesMax; i++) assert.equal(await verify(other(right), place), 'refused');
   assert.equal(await verify(right, '198.51.100.7'), 'refused');
+  assert.equal(await verify(right), 'verified');
+});
+
+test('signin - a wrong try counts for every code that stands, so that more codes are no more tries', async () => {
+  const { start, verify, code, codeOfMail, other } = setup();
+  await start();
+  await start();
+  const second = await code(2);
+  const wrong = [1, 2, 3, 4, 5].reduce((from) => other(from), second);
+  for (let i = 0; i < limits.signinTriesMax; i++) assert.equal(await verify(wrong), 'refused');
+  assert.equal(await verify(codeOfMail(1)), 'refused');
+  assert.equal(await verify(second), 'refused');
 });
 
 test('signin - a code is good for ten minutes less a millisecond', async () => {
@@ -110,21 +123,23 @@ test('signin - a code is good for ten minutes less a millisecond', async () => {
   assert.equal(await verify(second), 'verified');
 });
 
-test('signin - a newer code makes the one before it void, and no code is guessed before one was asked for', async () => {
-  const { start, verify, code } = setup();
+test('signin - codes stand beside each other: each is good once, whoever asked for the others, and none is guessed before one was asked for', async () => {
+  const { start, verify, code, codeOfMail } = setup();
   assert.equal(await verify('00000000'), 'refused');
   await start();
   const first = await code(1);
-  await start();
-  const second = await code(2);
-  assert.notEqual(first, second);
+  for (let i = 0; i < limits.signinMailsPerBlockMax; i++) await start('198.51.100.7');
+  await code(1 + limits.signinMailsPerBlockMax);
+  assert.equal(await verify(first), 'verified');
   assert.equal(await verify(first), 'refused');
-  assert.equal(await verify(second), 'verified');
+  const theirs = codeOfMail(2);
+  assert.notEqual(theirs, first);
+  assert.equal(await verify(theirs, '198.51.100.7'), 'verified');
 });
 
-test('signin - five codes an hour for one address; the sixth is refused, says until when, and leaves the fifth good', async () => {
+test('signin - five codes an hour for one address from one place: the sixth is refused and says until when, and another place still gets its own', async () => {
   const { cluster, start, verify, code, tried } = setup();
-  for (let i = 1; i <= limits.signinMailsPerHourMax; i++) {
+  for (let i = 1; i <= limits.signinMailsPerBlockMax; i++) {
     await start();
     await tried(i);
     await cluster.clock.advance(60_000);
@@ -133,9 +148,25 @@ test('signin - five codes an hour for one address; the sixth is refused, says un
   assert.equal(refused.code, 'rate_limited');
   assert.deepEqual(refused.details, { limit: 5, remaining: 0, reset: Math.ceil((cluster.clock.now() + 55 * 60_000) / 1_000), retry_after: 55 * 60 });
   assert.equal(await verify(await code(5)), 'verified');
+  await start('198.51.100.7');
+  assert.equal(await verify(await code(6), '198.51.100.7'), 'verified');
   await cluster.clock.advance(55 * 60_000);
   await start();
-  await tried(6);
+  await tried(7);
+});
+
+test('signin - twenty codes an hour for one address from wherever; the next is refused, and those that were mailed stay good', async () => {
+  const { cluster, start, verify, code, tried } = setup();
+  for (let i = 1; i <= limits.signinMailsPerHourMax; i++) {
+    await start(`203.0.113.${i % (limits.signinMailsPerHourMax / limits.signinMailsPerBlockMax)}`);
+    await tried(i);
+  }
+  const refused = await refusal(start('198.51.100.7'));
+  assert.deepEqual([refused.code, refused.details?.['limit'], refused.details?.['retry_after']], ['rate_limited', 20, 3_600]);
+  assert.equal(await verify(await code(20)), 'verified');
+  await cluster.clock.advance(3_600_000);
+  await start('198.51.100.7');
+  await tried(21);
 });
 
 test('signin - mail that is unavailable is tried again under the same id while the code is good; a refused one is not', async () => {
@@ -155,14 +186,21 @@ test('signin - mail that is unavailable is tried again under the same id while t
   assert.equal(refused.mails.length, 0);
 });
 
-test('signin - the mail of a code that was replaced is not sent any more', async () => {
-  const { cluster, start, tried, failed, mails } = setup(['mail_unavailable']);
+test('signin - of several codes each mail that failed is tried again in its own time, and none twice', async () => {
+  const { cluster, start, tried, failed, verify, code, codeOfMail, mails } = setup(['mail_unavailable', 'mail_unavailable']);
   await start();
   await failed(1);
+  await cluster.clock.advance(limits.signinMailRetryMs / 2);
   await start();
-  await tried(2);
+  await failed(2);
+  await cluster.clock.advance(limits.signinMailRetryMs / 2);
+  await tried(3);
+  await cluster.clock.advance(limits.signinMailRetryMs / 2);
+  const last = await code(4);
   await cluster.clock.advance(limits.signinMailRetryMs * 4);
-  assert.equal(mails.length, 1);
+  assert.deepEqual(mails.length, 2);
+  assert.equal(await verify(codeOfMail(1)), 'verified');
+  assert.equal(await verify(last), 'verified');
 });
 
 test('signin - no code is in the journal, in a snapshot or in the log', async () => {

@@ -123,7 +123,7 @@ export const authHandlers = (deps: AuthDeps): Readonly<Record<string, PlatformHa
     email_start: forAnyone(async (request) => {
       await count('signin-start', request);
       const { email } = bodyOf(authRoutes.emailStart, request);
-      await askSignin(signinAddress(email), 'start', { email }, 'once');
+      await askSignin(signinAddress(email), 'start', { email, from: addressBlock(request.context.ip) }, 'once');
       return { status: 202, body: { sent: true } };
     }),
     email_verify: forAnyone(async (request) => {
