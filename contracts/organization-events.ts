@@ -22,8 +22,8 @@ export const organizationEvents = {
 
   /** `expires_at`: Unix milliseconds. */
   MemberInvited: z.strictObject({ id: z.string(), email: z.string(), role, expires_at: z.int(), by }),
-  /** `replaced`: by a new invitation of the same address. */
-  InvitationRevoked: z.strictObject({ id: z.string(), replaced: z.boolean(), by }),
+  /** `replaced`: by a new invitation of the same address; `orphaned`: whoever invited may no more, by what `by` did. */
+  InvitationRevoked: z.strictObject({ id: z.string(), replaced: z.boolean(), orphaned: z.boolean().optional(), by }),
   InvitationExpired: z.strictObject({ id: z.string() }),
   MemberJoined: z.strictObject({ user_id: z.string(), name: z.string(), email: z.string(), role, invitation_id: z.string(), by }),
   MemberRoleChanged: z.strictObject({ user_id: z.string(), from: role, to: role, by }),

@@ -30,12 +30,13 @@ const endpoints = {
   'signin-callback': { perMinute: limits.signinCallbacksPerMinuteMax, perDay: -1 },
   'domain-look': { perMinute: limits.domainLooksPerMinuteMax, perDay: limits.domainLooksPerDayMax },
   certify: { perMinute: limits.certificationsPerMinuteMax, perDay: limits.certificationsPerDayMax },
+  invited: { perMinute: -1, perDay: limits.invitationsOfAddressPerDayMax },
   'signin-try': { perMinute: limits.signinTriesPerMinuteMax, perDay: limits.signinTriesPerDayMax },
 } as const;
 
 /**
  * Requests of an endpoint by what it counts them by (interface 8.2; decisions, Device flow and tokens): `device-poll` by the device code and
- * the remote address, `domain-look` by the person, `certify` by the organization, all others by the remote address.
+ * the remote address, `domain-look` by the person, `certify` by the organization, `invited` by the invited e-mail address, all others by the remote address.
  */
 export const endpointAllowance = (endpoint: keyof typeof endpoints, ...by: readonly string[]): Allowance => ({
   org: 'platform',

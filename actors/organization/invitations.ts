@@ -1,7 +1,8 @@
 /**
  * Invitations: made, mailed, accepted, revoked, expired (interface 2.7, 4.3; rules ORG-033 to ORG-044, ORG-056, ORG-060).
  *
- * Guarantees: an invitation is taken once, before its end, by the person whose verified e-mail address it names. One address has one
+ * Guarantees: an invitation is taken once, before its end, by the person whose verified e-mail address it names, and only while whoever
+ * invited could still do so: it ends when they are removed or lose the role for it, or their API key is revoked. One address has one
  * pending invitation: a new one revokes the one before, whose link stops working. Members are counted at inviting and at accepting. The
  * token is not here: the daemon derives it from the ids.
  */
@@ -10,10 +11,11 @@ import { coded } from '../../contracts/errors.ts';
 import { limits } from '../../contracts/limits.ts';
 import type { organizationCommands } from '../../contracts/organization.ts';
 import { planLimitsOf, upgradeUrl } from '../../contracts/plans.ts';
+import type { By } from '../../contracts/platform.ts';
 import { mailsOn } from './mails.ts';
 import { notify } from './notify.ts';
 import { isPending, shownInvitation, shownListed } from './show.ts';
-import { allowed, liveOf, mayGrant } from './standing.ts';
+import { allowed, liveOf, mayGrant, mayInvite } from './standing.ts';
 import { dayOf, type InvitationRecord, type Live } from './state.ts';
 import type { OrganizationTurn } from './turn.ts';
 
@@ -41,6 +43,15 @@ export const expire = (turn: OrganizationTurn): void => {
   for (const one of turn.state.invitations) {
     if (one.status === 'pending' && !isPending(one, turn.now)) turn.emit('InvitationExpired', { id: one.id });
   }
+  expireOn(turn);
+};
+
+/** Revokes the pending invitations of whoever may not invite any more. The last thing of every turn that takes somebody's right to. */
+export const revokeOrphaned = (turn: OrganizationTurn, by: By): void => {
+  const of = liveOf(turn.state);
+  const orphaned = of.invitations.filter((one) => isPending(one, turn.now) && !mayInvite(of, one.inviter, one.role));
+  if (orphaned.length === 0) return;
+  for (const { id } of orphaned) turn.emit('InvitationRevoked', { id, replaced: false, orphaned: true, by });
   expireOn(turn);
 };
 
@@ -94,6 +105,8 @@ export const accept = (turn: OrganizationTurn, { by, invitation_id: id }: Input<
     const { status } = shownInvitation(one, turn.now);
     throw coded('conflict', `The invitation was ${status === 'expired' ? 'not accepted in time' : status}.`, { details: { status } });
   }
+  // Made before those who go took theirs along.
+  if (!mayInvite(of, one.inviter, one.role)) throw coded('conflict', 'The invitation was revoked.', { details: { status: 'revoked' } });
   requireSeat(of);
   turn.emit('MemberJoined', { user_id: by.actor, name: by.name ?? '', email: by.email, role: one.role, invitation_id: id, by });
   expireOn(turn);

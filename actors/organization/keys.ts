@@ -10,7 +10,7 @@ import { coded } from '../../contracts/errors.ts';
 import { limits } from '../../contracts/limits.ts';
 import type { organizationCommands } from '../../contracts/organization.ts';
 import { planLimitsOf } from '../../contracts/plans.ts';
-import { requireRoom } from './invitations.ts';
+import { requireRoom, revokeOrphaned } from './invitations.ts';
 import { shownKey } from './show.ts';
 import { allowed, liveOf, mayGive } from './standing.ts';
 import type { KeyRecord, Live } from './state.ts';
@@ -39,7 +39,10 @@ export const createKey = (turn: OrganizationTurn, { by, id, name, scopes, ...sec
 
 export const revokeKey = (turn: OrganizationTurn, { by, key_id: id }: Input<'revoke_key'>): Output<'revoke_key'> => {
   const { of } = allowed(turn.state, by, 'api_key.revoke');
-  if (found(of, id).revoked_at === null) turn.emit('KeyRevoked', { id, by });
+  if (found(of, id).revoked_at === null) {
+    turn.emit('KeyRevoked', { id, by });
+    revokeOrphaned(turn, by);
+  }
   return shownKey(found(liveOf(turn.state), id));
 };
 

@@ -9,6 +9,7 @@ import type { z } from 'zod';
 import { coded } from '../../contracts/errors.ts';
 import { rank, type Role } from '../../contracts/permissions.ts';
 import type { Member, organizationCommands } from '../../contracts/organization.ts';
+import { revokeOrphaned } from './invitations.ts';
 import { notify } from './notify.ts';
 import { shownMember } from './show.ts';
 import { allowed, liveOf, may, mayGrant, standingOf } from './standing.ts';
@@ -48,6 +49,7 @@ export const updateMember = (turn: OrganizationTurn, { by, user_id: userId, role
   }
   turn.emit('MemberRoleChanged', { user_id: userId, from: member.role, to: role, by });
   notify(turn, 'member.role_changed', { userId, from: member.role, to: role });
+  revokeOrphaned(turn, by);
   return shownMember(changed(turn, userId));
 };
 
@@ -55,6 +57,7 @@ const goes = (turn: OrganizationTurn, { of, member, by }: { of: Live; member: Me
   keepAnOwner(of, member);
   turn.emit('MemberRemoved', { user_id: member.user_id, role: member.role, by });
   notify(turn, 'member.removed', { userId: member.user_id, role: member.role });
+  revokeOrphaned(turn, by);
 };
 
 export const removeMember = (turn: OrganizationTurn, { by, user_id: userId }: Input<'remove_member'>): Record<string, never> => {

@@ -39,7 +39,7 @@ export const organization = (deps: OrganizationDeps) => defineActor({
   events: organizationEvents,
   initial: initialOrganization,
   apply: fold,
-  stateVersion: 2,
+  stateVersion: 3,
   effects: (effect) => ({
     mail: effect({ input: mailInput, output: mailOutput, once: 'at-least', deadlineMs: limits.mailDeadlineMs, run: sendMail(deps), done: mailed }),
     slug: effect({ input: slugInput, output: slugOutput, once: 'at-least', run: keepSlug, done: slugDone }),

@@ -52,9 +52,19 @@ export const allowed = (state: OrganizationState, by: By, permission: Permission
   return standing;
 };
 
+const grants = (standing: Standing, role: Role): boolean => rank(role) <= rank(roleOf(standing));
+
 /** Throws `forbidden` for a role above one's own. */
 export const mayGrant = (standing: Standing, role: Role): void => {
-  if (rank(role) > rank(roleOf(standing))) throw coded('forbidden', 'Nobody grants a role above their own.');
+  if (!grants(standing, role)) throw coded('forbidden', 'Nobody grants a role above their own.');
+};
+
+/** Whether a member or an API key, by its id, may invite to a role now. */
+export const mayInvite = (of: Live, id: string, role: Role): boolean => {
+  const member = of.members.find(({ user_id }) => user_id === id);
+  const key = of.keys.find((one) => one.id === id && one.revoked_at === null);
+  const standing: Standing | undefined = member === undefined ? key && { kind: 'key', of, key } : { kind: 'member', of, member };
+  return standing !== undefined && may(standing, 'member.invite') && grants(standing, role);
 };
 
 /** Throws `forbidden` for scopes that whoever asks does not have. */

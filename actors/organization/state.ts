@@ -25,6 +25,8 @@ export interface InvitationRecord {
   readonly role: Role;
   readonly status: 'pending' | 'accepted' | 'expired' | 'revoked';
   readonly expires_at: number;
+  /** Id of who invites: a member, or an API key. */
+  readonly inviter: string;
   /** Name or e-mail address of who invites: for the mail. */
   readonly by: string;
 }
@@ -175,7 +177,7 @@ export const fold = {
   }),
   MemberInvited: (state: OrganizationState, e: Payload<'MemberInvited'>, { at }: EventMeta): OrganizationState => live(state, (of) => ({
     ...of,
-    invitations: [...of.invitations, { id: e.id, email: e.email, role: e.role, status: 'pending', expires_at: e.expires_at, by: shownName(e.by) }],
+    invitations: [...of.invitations, { id: e.id, email: e.email, role: e.role, status: 'pending', expires_at: e.expires_at, inviter: e.by.actor, by: shownName(e.by) }],
     invited: { day: dayOf(at), count: of.invited.day === dayOf(at) ? of.invited.count + 1 : 1 },
     outbox: [...of.outbox, queued(e.id, at)],
   })),

@@ -37,7 +37,7 @@ const changeOf = ({ kind, payload, key: id }: Event): Change | undefined => {
     case 'MemberInvited':
       return { by: payload.by, action: 'member.invited', on: ['invitation', payload.id], metadata: { email: payload.email, role: payload.role } };
     case 'InvitationRevoked':
-      return { by: payload.by, action: 'invitation.revoked', on: ['invitation', payload.id], metadata: { replaced: payload.replaced } };
+      return { by: payload.by, action: 'invitation.revoked', on: ['invitation', payload.id], metadata: { replaced: payload.replaced, ...(payload.orphaned === true ? { orphaned: true } : {}) } };
     case 'InvitationExpired':
       return { action: 'invitation.expired', on: ['invitation', payload.id] };
     case 'MemberJoined':

@@ -48,6 +48,41 @@ test('organization - a mail that fails is tried again under the same id until it
   assert.equal((await actor.cluster.stores.reminders.list('reminder.>')).length, 1, 'what stays is the end of the invitations');
 });
 
+test('organization - an invitation ends when whoever made it may not make it any more, and its mail is not sent [ORG-043] [ORG-044]', async () => {
+  const actor = organizationActor();
+  await actor.found({ removed: 'admin', demoted: 'admin', gone: 'admin', stays: 'admin' });
+  await actor.ask('set_plan', { plan: 'team', reason: 'test' });
+  await actor.ask('create_key', { id: 'key_a', name: 'k', scopes: ['*'], key_prefix: 'p', key_sha256: 'h', by });
+  await actor.quiet();
+  const mailed = actor.mails.length;
+  actor.mailFails = 'mail_unavailable';
+  for (const who of ['removed', 'demoted', 'gone', 'stays']) await actor.ask('invite', { id: `inv_of_${who}`, email: `of-${who}@example.com`, role: 'admin', by: person(who) });
+  await actor.ask('invite', { id: 'inv_of_key', email: 'of-key@example.com', role: 'viewer', by: asKey('key_a', ['*']) });
+  await actor.quiet();
+
+  const loses: readonly (readonly [who: string, how: () => Promise<unknown>])[] = [
+    ['removed', () => actor.ask('remove_member', { user_id: person('removed').actor, by })],
+    ['demoted', () => actor.ask('update_member', { user_id: person('demoted').actor, role: 'member', by })],
+    ['gone', () => actor.ask('leave', { by: person('gone') })],
+    ['key', () => actor.ask('revoke_key', { key_id: 'key_a', by })],
+  ];
+  for (const [who, how] of loses) {
+    assert.equal((await statuses(actor))[`inv_of_${who}`], 'pending', who);
+    await how();
+    assert.equal((await statuses(actor))[`inv_of_${who}`], 'revoked', who);
+  }
+  assert.equal((await statuses(actor))['inv_of_stays'], 'pending');
+  for (const who of ['removed', 'demoted', 'gone', 'key']) {
+    assert.equal(await actor.refused('accept', { invitation_id: `inv_of_${who}`, by: person(`of-${who}`) }), 'conflict', who);
+  }
+  const revoked = actor.events().filter((event) => event.startsWith('InvitationRevoked'));
+  assert.ok(revoked.length === 4 && revoked.every((event) => event.includes('"orphaned":true')), revoked.join('\n'));
+  actor.mailFails = undefined;
+  await actor.cluster.clock.advance(600_000);
+  assert.deepEqual(actor.mails.slice(mailed).map(({ to }) => to), ['of-stays@example.com']);
+  await actor.ask('accept', { invitation_id: 'inv_of_stays', by: person('of-stays') });
+});
+
 test('organization - a mail under way when its host dies is sent by the next one [ORG-038]', async () => {
   const first = organizationActor();
   await first.found();

@@ -15,6 +15,7 @@ import { upgradeUrl } from '../../../contracts/plans.ts';
 import { byOf, type By } from '../../../contracts/platform.ts';
 import type { ActorAddress } from '../../../contracts/subjects.ts';
 import { webhookCommands } from '../../../contracts/webhook.ts';
+import { endpointAllowance } from '../../allowance/address.ts';
 import { nameAddress } from '../../name/address.ts';
 import { webhookAddress } from '../../organization/notify.ts';
 import { listOrganizations, ownedBy } from '../../projections/organizations.ts';
@@ -27,7 +28,7 @@ import { createInvitationTokens, newApiKey } from './organization-tokens.ts';
 import { forAnyone, forCaller, type PlatformHandler, type PlatformHandlerRequest, type PlatformResult } from './serve.ts';
 import { bodyOf, queryOf } from './typed.ts';
 
-export type OrganizationHandlerDeps = Pick<PlatformDeps, 'models' | 'masterKey' | 'actors' | 'projections' | 'newUlid'>;
+export type OrganizationHandlerDeps = Pick<PlatformDeps, 'models' | 'masterKey' | 'actors' | 'allowances' | 'projections' | 'newUlid'>;
 
 export const organizationHandlers = (deps: OrganizationHandlerDeps): Readonly<Record<string, PlatformHandler>> => {
   const { actors, projections } = deps;
@@ -104,6 +105,9 @@ export const organizationHandlers = (deps: OrganizationHandlerDeps): Readonly<Re
     [routes.invite.id]: forCaller(async (request) => {
       const { orgId, email, role } = bodyOf(routes.invite, request);
       const { address, by } = reach(request, orgId);
+      // First, so that nobody uses up an address's invitations who could not invite it.
+      await ask(address, 'authorise', { permission: 'member.invite', by });
+      await deps.allowances.take({ ...endpointAllowance('invited', email), signal: request.signal });
       return { status: 200, body: await once(request, address, 'invite', { id: idOf('inv', deps.newUlid()), email, role, by }) };
     }),
     [routes.acceptInvitation.id]: forCaller(async (request) => accept(request, bodyOf(routes.acceptInvitation, request).token)),
@@ -133,6 +137,14 @@ export const organizationHandlers = (deps: OrganizationHandlerDeps): Readonly<Re
       ]);
       const deadLetters = dead.map(({ id, type, created, attempts, last_error: lastError }) => ({ id, type, created, attempts, lastError }));
       return { status: 200, body: { url: settings.webhookUrl, secret: webhookSecret(deps.masterKey, orgId, version), deadLetters } };
+    }),
+    [routes.rotateWebhookSecret.id]: forCaller(async (request) => {
+      const { orgId } = bodyOf(routes.rotateWebhookSecret, request);
+      const { address, by } = reach(request, orgId);
+      await ask(address, 'authorise', { permission: 'org.update', by });
+      const { secret_version: version, former_until: until } = await askWebhook(webhookAddress(orgId), 'rotate', {}, 'once');
+      await ask(address, 'note', { action: 'webhook.secret_rotated', resource_type: 'webhook', resource_id: orgId, metadata: { version }, by }, 'once');
+      return { status: 200, headers: { 'cache-control': 'no-store' }, body: { secret: webhookSecret(deps.masterKey, orgId, version), formerValidUntil: new Date(until).toISOString() } };
     }),
     [routes.redeliver.id]: forCaller(async (request) => {
       const { orgId, id } = bodyOf(routes.redeliver, request);
