@@ -138,4 +138,9 @@ export const organizationRoutes = {
     ...common, id: 'webhook_redeliver', wire: 158, method: 'POST', path: '/api/organization/webhook/redeliver', summary: 'Tries a dead letter again, with the same id (org.update).',
     body: bodies.redeliver, answers: { 200: gone }, errors: [...usual, 'conflict'], serve: { by: 'daemon' },
   }),
+  rotateWebhookSecret: platformRoute({
+    ...common, id: 'webhook_rotate_secret', wire: 161, method: 'POST', path: '/api/organization/webhook/secret',
+    summary: 'Replaces the webhook\'s signing secret (org.update): deliveries are signed by both until `formerValidUntil`, 24 hours later.',
+    body: bodies.rotateSecret, answers: { 200: z.strictObject({ secret: z.string(), formerValidUntil: z.iso.datetime() }) }, errors: [...usual], serve: { by: 'daemon' },
+  }),
 } as const;

@@ -79,6 +79,7 @@ export const organizationBodies = {
   createKey: z.strictObject({ orgId: anyId, name: displayName, scopes: z.array(keyScope).min(1).max(limits.keyScopesMax) }),
   revokeKey: z.strictObject({ orgId: anyId, id: anyId }),
   redeliver: z.strictObject({ orgId: anyId, id: anyId }),
+  rotateSecret: z.strictObject({ orgId: anyId }),
 } as const;
 
 export const organizationQueries = {

@@ -2,7 +2,9 @@
  * An organization's webhook: what is delivered to its URL, and the actor that delivers it (org = key = the organization's id).
  *
  * What a receiver gets: POST of `deliveredEvent` as JSON, with header `Troupe-Signature: t=<unix seconds>,v1=<hex>`, where v1 is the
- * HMAC-SHA256 of `<t>.<body>` and the key is the secret exactly as it is shown (`whsec_…`, its UTF-8 bytes). At least once: any 2xx
+ * HMAC-SHA256 of `<t>.<body>` and the key is the secret exactly as it is shown (`whsec_…`, its UTF-8 bytes). For
+ * `limits.webhookFormerSecretMs` after a secret was replaced there is a further `v1` of each former one: a receiver takes a delivery if any
+ * `v1` is that of the secret it has. At least once: any 2xx
  * within 10 s is a receipt; everything else is tried again with the same id and the same body bytes. Redirects are not followed.
  * Events may overtake each other. Sources: decisions, Organizations; rules AUD-007 to AUD-020.
  */
@@ -104,6 +106,8 @@ export const webhookCommands = {
   dead_letters: { input: nothing, output: z.strictObject({ dead_letters: z.array(deadLetter) }) },
   /** Queues a dead letter again, same id and body, with a new 24 hours. `not_found`; `conflict` without a URL. */
   redeliver: { input: z.strictObject({ id: eventId }), output: nothing },
+  /** Makes the next version of the secret; the former ones go on signing beside it until their end, the newest `limits.webhookFormerSecretsMax` of them. `former_until`: Unix milliseconds. */
+  rotate: { input: nothing, output: z.strictObject({ secret_version: z.int(), former_until: z.int() }) },
   /** The organization was deleted: drops everything, for good. */
   forget: { input: nothing, output: nothing },
 } as const;
@@ -121,5 +125,7 @@ export const webhookEvents = {
   DeliveryCalledOff: z.strictObject({ id: z.string(), at: z.int() }),
   DeliveryGivenUp: z.strictObject({ id: z.string(), error: z.string(), attempts: z.int(), at: z.int() }),
   DeliveryRevived: z.strictObject({ id: z.string(), at: z.int() }),
+  /** `version` signs from here on, the one before it as well until `former_until`, Unix milliseconds. */
+  SecretRotated: z.strictObject({ version: z.int(), former_until: z.int() }),
   WebhookForgotten: nothing,
 } as const;

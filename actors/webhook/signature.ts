@@ -16,8 +16,9 @@ export const webhookSecret = (masterKey: KeyObject, orgId: string, version: numb
 
 const mac = (secret: string, atSec: number, body: string): Buffer => createHmac('sha256', secret).update(`${atSec}.${body}`).digest();
 
-/** The header's value for a body sent at a time, Unix seconds. */
-export const signature = (secret: string, atSec: number, body: string): string => `t=${atSec},v1=${mac(secret, atSec, body).toString('hex')}`;
+/** The header's value for a body sent at a time, Unix seconds. One `v1` for each secret, in their order: the one in force first, then those it has replaced. */
+export const signature = (secrets: readonly string[], atSec: number, body: string): string =>
+  [`t=${atSec}`, ...secrets.map((secret) => `v1=${mac(secret, atSec, body).toString('hex')}`)].join(',');
 
 export interface Signed {
   readonly secret: string;

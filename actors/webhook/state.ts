@@ -37,6 +37,8 @@ export interface WebhookState {
   /** Of the last configuration taken; -1 = none yet. */
   readonly revision: number;
   readonly secretVersion: number;
+  /** Versions it has replaced that still sign, the newest first, each until a time. */
+  readonly formerSecrets: readonly { readonly version: number; readonly until: number }[];
   readonly forgotten: boolean;
   /** Oldest first. */
   readonly pending: readonly Delivery[];
@@ -51,7 +53,7 @@ export interface WebhookState {
 }
 
 export const initialWebhook = (): WebhookState => ({
-  url: null, revision: -1, secretVersion: 1, forgotten: false, pending: [], pendingBytes: 0, dead: [], running: null, runs: 0,
+  url: null, revision: -1, secretVersion: 1, formerSecrets: [], forgotten: false, pending: [], pendingBytes: 0, dead: [], running: null, runs: 0,
 });
 
 export const bytesOf = (body: string): number => Buffer.byteLength(body);
@@ -118,5 +120,9 @@ export const fold = {
       pendingBytes: state.pendingBytes + bytesOf(body),
     };
   },
+  SecretRotated: (state: WebhookState, e: Payload<'SecretRotated'>): WebhookState => ({
+    ...state, secretVersion: e.version,
+    formerSecrets: [{ version: state.secretVersion, until: e.former_until }, ...state.formerSecrets].slice(0, limits.webhookFormerSecretsMax),
+  }),
   WebhookForgotten: (): WebhookState => ({ ...initialWebhook(), forgotten: true }),
 } as const;

@@ -73,11 +73,13 @@ const trim = (turn: WebhookTurn): void => {
 };
 
 const attempt = (deps: WebhookDeps) => async (context: EffectContext<WebhookState>, input: AttemptInput): Promise<AttemptOutput> => {
-  const { url, running, pending, secretVersion } = context.state();
+  const { url, running, pending, secretVersion, formerSecrets } = context.state();
   const delivery = pending.find(({ id }) => id === input.id);
   if (url === null || delivery === undefined || running?.run !== input.run) throw coded('aborted');
   const { body } = delivery;
-  const header = signature(deps.secret(context.self.key, secretVersion), Math.floor(deps.now() / 1_000), body);
+  const now = deps.now();
+  const versions = [secretVersion, ...formerSecrets.filter(({ until }) => until > now).map(({ version }) => version)];
+  const header = signature(versions.map((version) => deps.secret(context.self.key, version)), Math.floor(now / 1_000), body);
   const headers = { 'content-type': 'application/json', 'user-agent': 'Troupe-Webhook/1', [signatureHeader]: header };
   return deps.post({ url, headers, body, signal: context.signal });
 };
@@ -134,7 +136,7 @@ export const webhook = (deps: WebhookDeps) => defineActor({
   events: webhookEvents,
   initial: initialWebhook,
   apply: fold,
-  stateVersion: 1,
+  stateVersion: 2,
   effects: (effect) => ({
     attempt: effect({
       input: attemptInput, output: attemptOutput, once: 'at-least', deadlineMs: limits.webhookDeadlineMs,
@@ -192,6 +194,16 @@ export const webhook = (deps: WebhookDeps) => defineActor({
         trim(turn);
         goOn(turn);
         return {};
+      },
+    }),
+    rotate: command({
+      ...webhookCommands.rotate, access: 'system',
+      handle: (turn) => {
+        alive(turn);
+        const version = turn.state.secretVersion + 1;
+        const until = turn.now + limits.webhookFormerSecretMs;
+        turn.emit('SecretRotated', { version, former_until: until });
+        return { secret_version: version, former_until: until };
       },
     }),
     forget: command({

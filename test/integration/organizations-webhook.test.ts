@@ -85,4 +85,20 @@ test('organization webhook - membership changes are delivered to settings.webhoo
   assert.equal((await client.call('POST', '/webhook/redeliver', owner, again)).status, 200);
   await within(30_000, 'it arrives', receiver.received(sent + 1), () => platform.report());
   assert.equal(deliveredEvent.parse(JSON.parse(receiver.webhooks.at(-1)?.body ?? '')).id, id);
+
+  // A new secret: receivers that have either take what is sent from now on.
+  assert.equal(refusal(await client.call('POST', '/webhook/secret', first, { orgId })), '403 forbidden');
+  assert.equal(refusal(await client.call('POST', '/webhook/secret', second, { orgId })), '404 not_found');
+  const rotated = answered(await client.call('POST', '/webhook/secret', owner, { orgId }), 200, z.strictObject({ secret: z.string(), formerValidUntil: z.iso.datetime() }));
+  assert.notEqual(rotated.secret, shown.secret);
+  assert.equal(answered(await client.call('GET', '/webhook', owner, { orgId }), 200, shownWebhook).secret, rotated.secret);
+  await client.call('PATCH', '/members', owner, { orgId, userId: first.userId, role: 'viewer' });
+  await within(30_000, 'it arrives, too', receiver.received(sent + 2), () => platform.report());
+  const { headers, body } = receiver.webhooks.at(-1) ?? {};
+  for (const secret of [shown.secret, rotated.secret]) {
+    assert.ok(verifySignature({ secret, header: String(headers?.[signatureHeader]), body: body ?? '', nowSec: Math.floor(Date.now() / 1_000) }));
+  }
+  const audit = answered(await client.call('GET', '/audit', owner, { orgId }), 200, z.object({ entries: z.array(z.object({ action: z.string(), actorId: z.string(), resourceId: z.string() })) }));
+  const entries = audit.entries.filter(({ action }) => action === 'webhook.secret_rotated');
+  assert.deepEqual(entries.map(({ actorId, resourceId }) => [actorId, resourceId]), [[owner.userId, orgId]]);
 });

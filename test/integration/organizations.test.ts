@@ -57,7 +57,7 @@ suite('organizations', { timeout: 240_000 }, () => {
       ['POST', '/members', { email: 'a@example.com' }], ['PATCH', '/members', { userId: owner.userId, role: 'viewer' }], ['DELETE', '/members', { userId: owner.userId }],
       ['GET', '/invitations', {}], ['DELETE', '/invitations', { invitationId: 'inv_01jd0000000000000000000000' }], ['POST', '/transfer', { userId: owner.userId }],
       ['POST', '/leave', {}], ['GET', '/api-keys', {}], ['POST', '/api-keys', { name: 'k', scopes: ['*'] }], ['DELETE', '/api-keys', { id: 'key_01jd0000000000000000000000' }],
-      ['GET', '/audit', {}], ['GET', '/audit', { format: 'csv' }], ['GET', '/webhook', {}], ['POST', '/webhook/redeliver', { id: 'evt_1' }],
+      ['GET', '/audit', {}], ['GET', '/audit', { format: 'csv' }], ['GET', '/webhook', {}], ['POST', '/webhook/redeliver', { id: 'evt_1' }], ['POST', '/webhook/secret', {}],
     ] as const;
     for (const [method, path, fields] of calls) {
       const known = await client.call(method, path, stranger, { ...fields, orgId: id });

@@ -69,7 +69,7 @@ describe('platform http', () => {
       ['create_organization', { name: 'Acme', slug: 'acme' }], ['invite', { orgId, email: 'b@example.com' }],
       ['update_member', { orgId, userId: 'u', role: 'viewer' }], ['remove_member', { orgId, userId: 'u' }], ['accept_invitation', { token: 't' }],
       ['show_invitation', { token: 't' }], ['revoke_invitation', { orgId, invitationId: 'i' }], ['transfer', { orgId, userId: 'u' }],
-      ['create_key', { orgId, name: 'k', scopes: ['*'] }], ['revoke_key', { orgId, id: 'k' }], ['webhook_redeliver', { orgId, id: 'e' }],
+      ['create_key', { orgId, name: 'k', scopes: ['*'] }], ['revoke_key', { orgId, id: 'k' }], ['webhook_redeliver', { orgId, id: 'e' }], ['webhook_rotate_secret', { orgId }],
       ['update_organization', { orgId }], ['delete_organization', { orgId }], ['leave', { orgId }],
     ]);
     const queries = new Map([['device_show', '?user_code=ABCD-2345']]);

@@ -67,14 +67,14 @@ test('webhook signature - [AUD-014] is t=<unix>,v1=<hex HMAC-SHA256 of t.body>, 
   const secret = webhookSecret(masterKey, 'org_a', 1);
   const body = '{"id":"evt_1","name":"Zoë"}';
   const expected = createHmac('sha256', Buffer.from(secret, 'utf8')).update(Buffer.from(`1900000000.${body}`, 'utf8')).digest('hex');
-  assert.equal(signature(secret, 1_900_000_000, body), `t=1900000000,v1=${expected}`);
+  assert.equal(signature([secret], 1_900_000_000, body), `t=1900000000,v1=${expected}`);
 });
 
 test('webhook signature - a receiver takes the right one only, fresh only', () => {
   const secret = webhookSecret(masterKey, 'org_a', 1);
   const body = '{"id":"evt_1"}';
   const nowSec = 1_900_000_000;
-  const header = signature(secret, nowSec, body);
+  const header = signature([secret], nowSec, body);
   const verify = (more: object): boolean => verifySignature({ secret, header, body, nowSec, ...more });
   assert.ok(verify({}));
   assert.ok(verify({ nowSec: nowSec + limits.webhookSignatureSec }) && verify({ nowSec: nowSec - limits.webhookSignatureSec }));

@@ -1,7 +1,7 @@
 /** The webhook actor's life on the real engine: bounds, changes of its configuration, deletion, hosts lost on the way. */
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
-import { verifySignature } from '../../actors/webhook/signature.ts';
+import { signature, verifySignature } from '../../actors/webhook/signature.ts';
 import { limits } from '../../contracts/limits.ts';
 import { retryDelaysMs, webhookCommands } from '../../contracts/webhook.ts';
 import { address, codeOf, idOf, ok, org, secret, setting, status, url, type Try } from '../harness/webhook.ts';
@@ -118,6 +118,31 @@ describe('webhook - configuring', () => {
     const [first] = s.tries;
     assert.ok(first !== undefined && verify(first, 1) && !verify(first, 2));
     assert.ok(verify(second, 2) && !verify(second, 1));
+  });
+
+  test('webhook - a replaced secret signs beside the new one for 24 hours, at most four of them, and no longer [AUD-014]', async (t) => {
+    const s = setting(t);
+    s.always(() => ok);
+    await s.configure(url);
+    const nowSec = (one: Try): number => Math.floor(one.at / 1_000);
+    const signers = (one: Try): number[] => [1, 2, 3, 4, 5, 6, 7].filter((version) =>
+      verifySignature({ secret: `${secret}.${org}.${version}`, header: one.headers['troupe-signature'] ?? '', body: one.body, nowSec: nowSec(one) }));
+    const before = s.host.now();
+    const rotated = webhookCommands.rotate.output.parse(await s.host.ask(address, 'rotate', {}));
+    assert.equal(rotated.secret_version, 2);
+    assert.ok(rotated.former_until >= before + limits.webhookFormerSecretMs && rotated.former_until <= s.host.now() + limits.webhookFormerSecretMs);
+    await s.notify('evt_1');
+    const first = await s.attempt(1);
+    assert.deepEqual(signers(first), [1, 2]);
+    // The new one is named first: a receiver that reads one `v1` only goes with the secret that is shown.
+    const [, mac = ''] = /,v1=([0-9a-f]{64})/.exec(first.headers['troupe-signature'] ?? '') ?? [];
+    assert.equal(`t=${nowSec(first)},v1=${mac}`, signature([`${secret}.${org}.2`], nowSec(first), first.body));
+    s.host.advance(limits.webhookFormerSecretMs);
+    await s.notify('evt_2');
+    assert.deepEqual(signers(await s.attempt(2)), [2]);
+    for (let i = 0; i < 5; i++) await s.host.ask(address, 'rotate', {});
+    await s.notify('evt_3');
+    assert.deepEqual(signers(await s.attempt(3)), [3, 4, 5, 6, 7]);
   });
 
   test('webhook - a deleted organization\'s webhook drops everything and stays silent', async (t) => {

@@ -46,7 +46,7 @@ describe('webhook - delivering', () => {
   test('webhook - only the system may ask anything of it', async (t) => {
     const s = setting(t);
     await s.configure(url);
-    for (const [command, input] of [['configure', { url: 'https://evil.example/' }], ['notify', {}], ['describe', {}], ['dead_letters', {}], ['redeliver', { id: 'x' }], ['forget', {}]] as const) {
+    for (const [command, input] of [['configure', { url: 'https://evil.example/' }], ['notify', {}], ['describe', {}], ['dead_letters', {}], ['redeliver', { id: 'x' }], ['rotate', {}], ['forget', {}]] as const) {
       for (const principal of [{ kind: 'user', sub: 'usr_1', org, scopes: ['*'] }, { kind: 'integrator', org }] as const) {
         assert.equal(await codeOf(s.host.ask(address, command, input, principal)), 'forbidden', command);
       }
