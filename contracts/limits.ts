@@ -4,10 +4,12 @@
  * Guarantee (design G5): no queue, payload, wait or fan-out grows beyond a number on this page. Units come last in each
  * name. A limit that an operator may change is the default of a configuration key (see `config.ts`); the rest are fixed.
  */
+import { deploymentLimits } from './limits-deployments.ts';
 import { platformLimits } from './limits-platform.ts';
 
 export const limits = {
   ...platformLimits,
+  ...deploymentLimits,
 
   // --- identifiers -------------------------------------------------------------------------------------------------
   /** Characters of a user id, project id or label. Longer: 400 `bad_user_id` / `bad_request`. Source: decisions, Edge gateway. */

@@ -67,9 +67,15 @@ export const gateAnswer = z.strictObject({
 });
 export type GateAnswer = z.infer<typeof gateAnswer>;
 
+export const modeChange = z.strictObject({ from: mode, to: mode, /** balance / 30-day burn; null = infinite. */ ratio: z.number().nullable(), at });
+export type ModeChange = z.infer<typeof modeChange>;
+export const gateTriggered = z.strictObject({ operation, decision: z.enum(['warn', 'block']), mode, about: z.string(), explanation: z.string(), at });
+export type GateTriggered = z.infer<typeof gateTriggered>;
+export const regulationHistory = z.strictObject({ modes: z.array(modeChange), gates: z.array(gateTriggered) });
+
 export const regulationCommands = {
-  /** Begins regulation of a deployment: uptime counts from here. Repeating it changes nothing. */
-  begin: { input: z.strictObject({ agent_id: id }), output: z.strictObject({}) },
+  /** Begins regulation of a deployment: uptime counts from here. Repeating it changes nothing. `hold_ms`: how long a ratio must stay past a threshold, journaled with it. */
+  begin: { input: z.strictObject({ agent_id: id, hold_ms: z.int().nonnegative().max(limits.regulationHoldMs).default(limits.regulationHoldMs) }), output: z.strictObject({}) },
   observe: { input: z.strictObject({ observations: z.array(observation).min(1).max(64) }), output: z.strictObject({}) },
   /**
    * May this be done now? Journals the balance if it is another one than before, and GateTriggered for a warning or a block (REG-026).
@@ -81,18 +87,15 @@ export const regulationCommands = {
   },
   /** Journals nothing. */
   state: { input: z.strictObject({}), output: z.strictObject({ state: homeostasis, gating, trust: regulationTrust, begun: z.boolean() }) },
-  /** Pages of mode changes and gates, oldest first, for the console's dials. At most `limit` of them, those after event `after`. */
-  history: {
-    input: z.strictObject({ limit: z.int().min(1).max(256) }),
-    output: z.strictObject({ modes: z.array(z.strictObject({ at, from: mode, to: mode, ratio: z.number().nullable() })) }),
-  },
+  /** The last `limits.regulationHistoryMax` changes of mode and gates that warned or blocked, oldest first. Journals nothing. */
+  history: { input: z.strictObject({}), output: regulationHistory },
 } as const;
 
 export const regulationEvents = {
-  RegulationBegun: z.strictObject({ agent_id: id, at }),
+  RegulationBegun: z.strictObject({ agent_id: id, hold_ms: z.int().nonnegative(), at }),
   Observed: observation,
-  ModeChanged: z.strictObject({ from: mode, to: mode, /** balance / 30-day burn; null = infinite. */ ratio: z.number().nullable(), at }),
-  GateTriggered: z.strictObject({ operation, decision: z.enum(['warn', 'block']), mode, about: z.string(), explanation: z.string(), at }),
+  ModeChanged: modeChange,
+  GateTriggered: gateTriggered,
   /** Time passed without anything else: lets a mode that is due take effect. */
   Ticked: z.strictObject({ at }),
 } as const;

@@ -1,0 +1,21 @@
+/** The bounds of managed deployments: the third part of `limits` (limits.ts), which is where they are read. */
+export const deploymentLimits = {
+  // --- regulation --------------------------------------------------------------------------------------------------
+  /** Milliseconds of event time for which a ratio must stay past a threshold before the mode changes (decisions: 5 minutes). */
+  regulationHoldMs: 300_000,
+  /** Milliseconds of event time over which outcomes count for the error rate and latency, and how many of them: the latest. */
+  regulationWindowMs: 3_600_000,
+  regulationOutcomesMax: 100,
+  /** Outcomes from which on an error rate blocks tools (decisions: 5). */
+  regulationOutcomesMin: 5,
+  /** Milliseconds of event time over which spending counts as burn (decisions: 30 days). */
+  regulationBurnMs: 30 * 86_400_000,
+  /** Milliseconds that may pass until a gate that is asked notes the time. */
+  regulationTickMs: 60_000,
+  /** Ids of observations that are remembered, so that one told twice counts once. */
+  regulationSeenMax: 1_024,
+  /** Changes of mode, and gates that warned or blocked, that can be read again. */
+  regulationHistoryMax: 64,
+  /** Largest `runway_hours` (decisions: ten years). */
+  runwayHoursMax: 87_600,
+} as const;
