@@ -7,9 +7,11 @@ import { custody } from './custody/custody.ts';
 import { device } from './device/device.ts';
 import { name } from './name/name.ts';
 import { organization, type OrganizationDeps } from './organization/organization.ts';
+import { regulation } from './regulation/regulation.ts';
 import type { ActorDefinition } from './runtime/define.ts';
 import { session, type SessionDeps } from './session/session.ts';
 import { signin, type SigninDeps } from './signin/signin.ts';
+import type { Tools } from './tools/tool.ts';
 import { user } from './user/user.ts';
 import { wallet } from './wallet/wallet.ts';
 import { webhook, type WebhookDeps } from './webhook/webhook.ts';
@@ -25,13 +27,15 @@ export interface PlatformActorDeps {
 export interface DefinitionDeps extends SessionDeps {
   /** Absent = no platform: no accounts, no organizations. */
   readonly platform?: PlatformActorDeps | undefined;
+  /** Tools that run for `/api/chat`. Default none. */
+  readonly chatTools?: Tools;
 }
 
 export const definitions = (deps: DefinitionDeps): readonly ActorDefinition[] => [
   session({ ...deps, metered: deps.platform !== undefined }), agent(), custody(), name(), allowance(), device(),
-  ...(deps.platform === undefined ? [] : [completion(deps), ...platformDefinitions(deps.platform)]),
+  ...(deps.platform === undefined ? [] : [completion({ ...deps, tools: deps.chatTools ?? new Map() }), ...platformDefinitions(deps.platform)]),
 ];
 
 const platformDefinitions = (deps: PlatformActorDeps): readonly ActorDefinition[] => [
-  user(), wallet(), certification(), signin(deps.signin), organization(deps.organization), webhook(deps.webhook),
+  user(), wallet(), certification(), regulation(), signin(deps.signin), organization(deps.organization), webhook(deps.webhook),
 ];

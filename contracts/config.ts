@@ -185,6 +185,8 @@ export const daemonConfig = z.strictObject({
   tools: z.strictObject({
     /** Hosts (or `host:port`) the fetch tool may reach. */
     fetch_allow: z.array(z.string()).default([]),
+    /** Tools that run for `/api/chat`, by name; sessions have all. The same on every daemon. */
+    chat: z.array(z.string().min(1)).max(limits.chatToolsMax).default([]),
   }).prefault({}),
 });
 export type DaemonConfig = z.infer<typeof daemonConfig>;

@@ -81,6 +81,7 @@ export const errors = {
   provider_timeout: fault(504, 'The model provider did not answer in time.'),
   tool_not_found: refusal(404, 'There is no such tool.'),
   tool_failed: fault(500, 'The tool failed.'),
+  approval_unknown: refusal(400, 'No tool call waits for this answer.'),
 
   // actors
   unknown_actor_type: refusal(404, 'There is no actor of that type here.'),

@@ -5,11 +5,17 @@
  * from AI SDK v6's own transport and is answered in that library's UI message stream (`ai` 6, `uiMessageChunkSchema`), closed to the chunk
  * types named here. Everything else is a chat request as contracts/chat.ts has it: the conversation passes the same rules.
  *
- * Tools are the client's, as on `/api/v1/chat/completions`: none runs here. So a tool's result reaches an answer only as part of the
- * conversation the client sends, and `tool-result`, `tool-output-available` and `tool-approval-request` are shapes without a sender yet.
+ * Tools are the client's, as on `/api/v1/chat/completions`, and those of this installation (configuration `tools.chat`), which run on the
+ * server, step after step, within one answer; of a name that both have, the client's counts. A call of ours that a person must allow ends the
+ * answer with finish reason `tool-calls`; it waits, and the next request that ends with the person's word goes on with it:
+ * - AI SDK v6: the part has an `approval` with `id` and `approved` (state `approval-responded`), as that library's `addToolApprovalResponse` makes it.
+ * - Messages of `content`: `{role: 'tool', tool_call_id, content: [{type: 'tool-approval-response', approved, reason?}]}`, after the assistant's
+ *   message with the call. A call that has no `tool-result` and is none of the client's tools waits for this.
+ * A failed or denied call has `{error: {code, message}}` as its result.
  */
 import { z } from 'zod';
 import { completionRequest, isShallow, type ChatMessage, type CompletionRequest } from './chat.ts';
+import type { Approval } from './completion.ts';
 import { limits } from './limits.ts';
 
 const note = z.string().max(limits.chatNoteMaxChars);
@@ -28,13 +34,14 @@ const uiPart = z.looseObject({
   input: value.optional(),
   output: value.optional(),
   errorText: z.string().optional(),
-  approval: z.looseObject({ reason: z.string().optional() }).optional(),
+  approval: z.looseObject({ id: z.string().optional(), approved: z.boolean().optional(), reason: z.string().max(limits.chatNoteMaxChars).optional() }).optional(),
 }).superRefine((part, context) => {
   const wrong = (path: string, problem: string): void => context.addIssue({ code: 'custom', path: [path], message: problem });
   if (part.type === 'text') {
     if (part.text === undefined) wrong('text', 'a part of type text has one');
   } else if (isTool(part.type)) {
     if (part.toolCallId === undefined) wrong('toolCallId', 'a tool call has one');
+    if (part.state === 'approval-responded' && part.approval?.approved === undefined) wrong('approval', 'says whether it was approved');
     if (part.type === 'dynamic-tool' && part.toolName === undefined) wrong('toolName', 'a tool call has one');
   } else if (!isSilent(part.type)) {
     wrong('type', part.type === 'file' ? 'files and images are not supported' : 'is no type of a part');
@@ -68,9 +75,13 @@ export const hasParts = ({ messages }: Pick<Fields, 'messages'>): boolean => mes
 const textOf = (parts: readonly UiMessagePart[]): string => parts.map((part) => (part.type === 'text' ? part.text ?? '' : '')).join('');
 const asText = (said: unknown): string => (typeof said === 'string' ? said : JSON.stringify(said ?? null));
 
-/** What a tool answered; undefined while it has not: a vendor takes no call without its result, so such a call is left out. */
-const resultOf = (part: UiMessagePart): string | undefined => {
+/** A tool call's part that brings a person's word. */
+const isDecided = (part: UiMessagePart): boolean => isTool(part.type) && part.state === 'approval-responded';
+
+/** What a tool answered; undefined while it has not: a vendor takes no call without its result, so such a call is left out. `decides`: of the conversation's end, where a decided call has its result to come. */
+const resultOf = (part: UiMessagePart, decides: boolean): string | undefined => {
   switch (part.state) {
+    case 'approval-responded': return decides ? '' : part.approval?.approved === false ? 'The call was denied.' : undefined;
     case 'output-available': return asText(part.output);
     case 'output-error': return part.errorText ?? 'The tool failed.';
     case 'output-denied': return part.approval?.reason ?? 'The call was denied.';
@@ -78,9 +89,9 @@ const resultOf = (part: UiMessagePart): string | undefined => {
   }
 };
 
-const stepOf = (parts: readonly UiMessagePart[]): ChatMessage[] => {
+const stepOf = (parts: readonly UiMessagePart[], decides: boolean): ChatMessage[] => {
   const calls = parts.filter((part) => isTool(part.type)).flatMap((part) => {
-    const result = resultOf(part);
+    const result = resultOf(part, decides);
     const name = part.type === 'dynamic-tool' ? part.toolName ?? '' : part.type.slice('tool-'.length);
     return result === undefined ? [] : [{ id: part.toolCallId ?? '', name, arguments: asText(part.input ?? {}), result }];
   });
@@ -105,15 +116,42 @@ const stepsOf = (parts: readonly UiMessagePart[]): UiMessagePart[][] => {
   return steps;
 };
 
-/** Messages of one message; one without parts is looked at as it is. */
-const messagesOf = ({ role, parts, content }: UiMessage): unknown[] => {
+/** Messages of one message; one without parts is looked at as it is. `last`: the conversation ends with it. */
+const messagesOf = ({ role, parts, content }: UiMessage, last: boolean): unknown[] => {
   if (parts === undefined) return [{ role, content }];
-  return role === 'assistant' ? stepsOf(parts).flatMap(stepOf) : [{ role, content: textOf(parts) }];
+  return role === 'assistant' ? stepsOf(parts).flatMap((step) => stepOf(step, last)) : [{ role, content: textOf(parts) }];
+};
+
+const decision = z.strictObject({ type: z.literal('tool-approval-response'), approved: z.boolean(), reason: note.optional() });
+const decisionMessage = z.looseObject({ role: z.literal('tool'), tool_call_id: z.string().min(1).max(limits.idMaxChars), content: z.tuple([decision]) });
+
+/** The person's words that a conversation ends with, by their calls. */
+export const approvalsOf = (request: Fields): readonly Approval[] => {
+  const last = request.messages.at(-1);
+  if (hasParts(request)) {
+    return (last?.role === 'assistant' ? last.parts ?? [] : []).filter(isDecided).map(({ toolCallId = '', approval }) =>
+      ({ call_id: toolCallId, approved: approval?.approved === true, ...(approval?.reason === undefined ? {} : { reason: approval.reason }) }));
+  }
+  return request.messages.flatMap((message) => {
+    const { data } = decisionMessage.safeParse(message);
+    return data === undefined ? [] : data.content.map(({ approved, reason }) => ({ call_id: data.tool_call_id, approved, ...(reason === undefined ? {} : { reason }) }));
+  });
+};
+
+/** A message that brings a person's word has its call's result to come. */
+const withoutDecision = (message: UiMessage): unknown => (decisionMessage.safeParse(message).success ? { ...message, content: '' } : message);
+
+/** The first message that brings a person's word before the conversation's end: what it would decide on is over. */
+const lateDecision = (request: Fields): number => {
+  if (hasParts(request)) return -1;
+  const end = request.messages.findLastIndex(({ role }) => role !== 'tool');
+  return request.messages.findIndex((message, at) => at < end && decisionMessage.safeParse(message).success);
 };
 
 /** The chat request it stands for. A message of the chat shape keeps its further fields (tool calls, names). */
 const rawCompletion = (request: Fields, model: string): { readonly messages: readonly unknown[]; readonly from: readonly number[]; readonly body: object } => {
-  const spread = request.messages.map((message) => (hasParts(request) ? messagesOf(message) : [message]));
+  const spread = request.messages.map((message, at) =>
+    (hasParts(request) ? messagesOf(message, at === request.messages.length - 1) : [withoutDecision(message)]));
   const messages = spread.flat();
   return { messages, from: spread.flatMap((some, at) => some.map(() => at)), body: { model, messages, tools: request.tools } };
 };
@@ -122,6 +160,9 @@ const rawCompletion = (request: Fields, model: string): { readonly messages: rea
 export const uiChatRequest = fields.superRefine((request, context) => {
   const withParts = hasParts(request);
   if (!withParts && typeof request.model !== 'string') context.addIssue({ code: 'custom', path: ['model'], message: 'is needed' });
+  const late = lateDecision(request);
+  if (late >= 0) context.addIssue({ code: 'custom', path: ['messages', late, 'content'], message: 'an answer to an approval is taken at the end of the conversation only; put the result in its place' });
+  if (approvalsOf(request).length > limits.completionApprovalsMax) context.addIssue({ code: 'custom', path: ['messages', request.messages.length - 1], message: `decides on more than ${limits.completionApprovalsMax} calls` });
   const { body, from } = rawCompletion(request, request.model ?? 'default');
   const parsed = completionRequest.safeParse(body);
   for (const { path, message } of parsed.error?.issues ?? []) {
@@ -150,21 +191,25 @@ export type UiFinish = z.output<typeof uiFinish>;
 const toolCall = z.strictObject({ toolCallId: z.string(), toolName: z.string(), args: z.unknown() });
 const problem = z.strictObject({ code: z.string(), message: z.string() });
 
-/** Answer without streaming. `toolCalls` only if there are any. */
-export const uiAnswer = z.strictObject({ id: z.string(), model: z.string(), content: z.string(), usage, finishReason: uiFinish, toolCalls: z.array(toolCall).optional() });
+const toolResult = z.strictObject({ toolCallId: z.string(), toolName: z.string(), result: z.unknown() });
+
+/** Answer without streaming. `toolCalls` and the `toolResults` of those that ran here only if there are any. */
+export const uiAnswer = z.strictObject({
+  id: z.string(), model: z.string(), content: z.string(), usage, finishReason: uiFinish, toolCalls: z.array(toolCall).optional(), toolResults: z.array(toolResult).optional(),
+});
 export type UiAnswer = z.output<typeof uiAnswer>;
 
 /** One event of the default stream. `finish` or `error` comes once, last. `args`: a value, or the model's text where it is no JSON. */
 export const uiPartEvent = z.discriminatedUnion('type', [
   z.strictObject({ type: z.literal('text-delta'), id: z.string(), text: z.string() }),
   z.strictObject({ type: z.literal('tool-call'), ...toolCall.shape }),
-  z.strictObject({ type: z.literal('tool-result'), toolCallId: z.string(), toolName: z.string(), result: z.unknown() }),
+  z.strictObject({ type: z.literal('tool-result'), ...toolResult.shape }),
   z.strictObject({ type: z.literal('finish'), finishReason: uiFinish, usage }),
   z.strictObject({ type: z.literal('error'), error: problem }),
 ]);
 export type UiPart = z.output<typeof uiPartEvent>;
 
-/** One chunk of the AI SDK v6 stream; `[DONE]` follows a `finish`, nothing an `error`. */
+/** One chunk of the AI SDK v6 stream; `[DONE]` follows a `finish`, nothing an `error`. Outputs of calls that a person allowed or denied come before the first step. */
 export const uiChunk = z.discriminatedUnion('type', [
   z.strictObject({ type: z.literal('start'), messageId: z.string() }),
   z.strictObject({ type: z.literal('start-step') }),

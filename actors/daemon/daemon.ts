@@ -31,7 +31,7 @@ import { connectNats } from '../runtime/nats/connect.ts';
 import { checkServer } from '../runtime/nats/server.ts';
 import { createNatsStores } from '../runtime/nats/stores.ts';
 import { ensureStreams } from '../runtime/nats/streams.ts';
-import { builtinTools } from '../tools/index.ts';
+import { builtinTools, chosenTools, type Tools } from '../tools/index.ts';
 import { createAdmission } from './admission.ts';
 import { askAllowance, createAllowances } from './allowances.ts';
 import { createCapabilities } from './capability.ts';
@@ -108,13 +108,14 @@ export const startDaemon = async (options: DaemonOptions): Promise<Daemon> => {
     const blobs = await natsBlobs(nc);
     const registry = registryOf(config, secrets);
     const tools = builtinTools({ fetchAllow: config.tools.fetch_allow });
+    const chatTools = chosenTools(tools, config.tools.chat);
     const further = options.definitions ?? [];
     // Started after the host, whose status and effects reach them.
     const background: { projections?: Projections | undefined } = {};
     const erase = createErase({ lean: stores.lean, journalStreams: config.nats.journal_streams, projections: () => background.projections });
     const outside = openOutside({ config, secrets, log, erase });
     undo.push(() => outside.close());
-    const own = definitions({ registry, tools, blobs, idleMs: config.session_idle_ms, platform: config.platform === undefined ? undefined : outside.deps });
+    const own = definitions({ registry, tools, chatTools, blobs, idleMs: config.session_idle_ms, platform: config.platform === undefined ? undefined : outside.deps });
     const types = [...own.filter(({ type }) => !further.some((definition) => definition.type === type)), ...further];
     const typeOf = (name: string): ActorDefinition | undefined => types.find(({ type }) => type === name);
     const session = typeOf('session');
@@ -155,7 +156,7 @@ export const startDaemon = async (options: DaemonOptions): Promise<Daemon> => {
     undo.push(() => admission.close());
     void host.closed.then(() => admission.close());
     const tails = { journal: stores.journal, feed: stores.feed, partitions: config.partitions };
-    const platform = await platformOf({ config, secrets, log, host, projections, tails, blobs });
+    const platform = await platformOf({ config, secrets, log, host, projections, tails, blobs, chatTools });
     const request = createServe({
       capabilities: admission, actors, log, platform: platform?.serve,
       ownership: { partitions: config.partitions, owns: (n) => host.engine.held.has(n), ownsAny: () => host.engine.held.size > 0 },
@@ -206,15 +207,16 @@ interface PlatformParts extends Pick<DaemonOptions, 'config' | 'secrets' | 'log'
   readonly projections: Projections | undefined;
   readonly tails: TailSource;
   readonly blobs: Blobs;
+  readonly chatTools: Tools;
 }
 
 /** Undefined if none is configured. Throws `bad_request` for a configuration it cannot work with. */
-const platformOf = async ({ config, secrets, log, host, projections, tails, blobs }: PlatformParts): Promise<Platform | undefined> => {
+const platformOf = async ({ config, secrets, log, host, projections, tails, blobs, chatTools }: PlatformParts): Promise<Platform | undefined> => {
   if (config.platform === undefined || secrets.platform === undefined) return undefined;
   if (projections === undefined) throw coded('bad_request', 'platform needs postgres: lists of organizations are read from it.');
   const ulids = new Ulids(Date.now);
   return createPlatform({
-    config: config.platform, masterKey: secrets.masterKey, actors: host.actors, projections, tails, blobs, log,
+    config: config.platform, masterKey: secrets.masterKey, actors: host.actors, projections, tails, blobs, chatTools, log,
     secrets: { ...secrets.platform, google: secrets.googleClientSecret, github: secrets.githubClientSecret },
     models: { default: config.models.default, ids: config.models.registry.map(({ id }) => id) },
     hasTxt: createHasTxt({ servers: config.trust.name_servers, log }),

@@ -15,6 +15,7 @@ import type { Outcome } from '../runtime/define.ts';
 import { costCents, estimateUsage } from '../providers/price.ts';
 import type { TokenCount } from '../providers/provider.ts';
 import type { Registry } from '../providers/registry.ts';
+import { callProblem, deniedCall, endedCall, toolFailure } from '../tools/call.ts';
 import { boundResult, type Tools } from '../tools/tool.ts';
 import type { StepInput, StepOutput } from './model.ts';
 import { addUsage, type Call, type Run, type SessionEvents, type SessionState, type Usage } from './state.ts';
@@ -82,20 +83,10 @@ const runTool = (turn: LoopTurn, deps: LoopDeps, run: Run, call: Call): void => 
   turn.remind(resume, { inMs: limits.turnWakeMs });
 };
 
-/** What the model is told of a call that cannot run, or undefined. */
-const refusalOf = (deps: LoopDeps, call: Call): { code: string; message: string } | undefined => {
-  const tool = deps.tools.get(call.name);
-  if (tool === undefined) return { code: 'tool_not_found', message: `There is no tool ${call.name}.` };
-  const chars = JSON.stringify(call.arguments ?? null).length;
-  if (chars > limits.toolArgumentsMaxChars) return { code: 'bad_arguments', message: `The arguments have ${chars} characters; ${limits.toolArgumentsMaxChars} are allowed.` };
-  const problem = tool.problem(call.arguments);
-  return problem === undefined ? undefined : { code: 'bad_arguments', message: problem };
-};
-
 /** The step's calls begin: refused, waiting for a person, or running. */
 const openCalls = (turn: LoopTurn, deps: LoopDeps, run: Run): void => {
   for (const call of run.calls) {
-    const refused = refusalOf(deps, call);
+    const refused = callProblem(deps.tools, call.name, call.arguments);
     const tool = deps.tools.get(call.name);
     if (refused !== undefined || tool === undefined) {
       result(turn, run, call, { error: refused }, true);
@@ -133,8 +124,7 @@ const closeStep = (turn: LoopTurn, deps: LoopDeps, why: string, tokens?: TokenCo
     if (call.status === 'waiting' && call.dispatch_id !== undefined) {
       turn.emit('ApprovalDenied', { dispatch_id: call.dispatch_id, call_id: call.call_id, run_id: run.run_id });
     }
-    const ran = call.status === 'running' ? ' It may have run.' : ' It was not run.';
-    result(turn, run, call, { error: { code: 'cancelled', message: why + ran } }, true);
+    result(turn, run, call, { error: endedCall(why, call.status === 'running') }, true);
   }
   return turn.state.run?.usage;
 };
@@ -216,12 +206,7 @@ export const toolDone = (turn: LoopTurn, deps: LoopDeps, outcome: Outcome<{ resu
   if (outcome.ok) {
     result(turn, run, call, outcome.output.result, false);
   } else {
-    const late = outcome.code === 'aborted' || outcome.code === 'deadline_exceeded';
-    const message = outcome.code === 'interrupted' ? 'The tool was interrupted by a restart. It may have run.'
-      : late ? `The tool did not end within ${limits.toolDeadlineMs / 1_000} seconds.`
-        : errorEntry(outcome.code).kind === 'bug' ? errors.tool_failed.message : outcome.message;
-    const code = late ? 'deadline_exceeded' : errorEntry(outcome.code).kind === 'bug' ? 'tool_failed' : outcome.code;
-    result(turn, run, call, { error: { code, message } }, true);
+    result(turn, run, call, { error: toolFailure(outcome) }, true);
   }
   goOn(turn, deps);
 };
@@ -248,7 +233,7 @@ export const deny = (turn: LoopTurn, deps: LoopDeps, dispatchId: string): boolea
   if (found === undefined) return false;
   const { run, call } = found;
   turn.emit('ApprovalDenied', { dispatch_id: dispatchId, call_id: call.call_id, run_id: run.run_id });
-  result(turn, run, call, { error: { code: 'cancelled', message: 'The user did not allow this call. It was not run.' } }, true);
+  result(turn, run, call, { error: deniedCall() }, true);
   goOn(turn, deps);
   return true;
 };

@@ -5,10 +5,10 @@
 import { z } from 'zod';
 import { coded } from '../../contracts/errors.ts';
 import type { Blobs } from '../blobs/blobs.ts';
-import type { ToolOffer } from '../providers/provider.ts';
 import type { Registry } from '../providers/registry.ts';
 import { runStep as runModel } from '../providers/step.ts';
 import type { EffectContext } from '../runtime/define.ts';
+import { offersOf } from '../tools/call.ts';
 import type { Tools } from '../tools/tool.ts';
 import { walletCommands } from '../../contracts/wallet.ts';
 import { walletAddress } from '../wallet/address.ts';
@@ -40,9 +40,6 @@ export const streamingRun = (state: SessionState, step: StepInput): Run => {
   return run;
 };
 
-const offers = (tools: Tools): ToolOffer[] =>
-  [...tools.values()].map((t) => ({ name: t.name, description: t.description, parameters: t.schema }));
-
 /** A turn starts only with a positive balance (decisions, Billing); one that has begun goes to its end. Throws `credits_exhausted`. */
 const requireBalance = async (context: EffectContext<SessionState>, input: StepInput): Promise<void> => {
   const { text, calls } = streamingRun(context.state(), input);
@@ -66,7 +63,7 @@ export const runStep = async (context: EffectContext<SessionState>, input: StepI
       return { text: run.text, calls: run.calls.length, promptChars: state.historyChars };
     },
     prompt: async () => ({
-      model, tools: offers(deps.tools), maxOutputTokens: model.maxOutputTokens,
+      model, tools: offersOf(deps.tools), maxOutputTokens: model.maxOutputTokens,
       messages: await buildPrompt(context.state().history, {
         org: context.self.org, instructions: deps.instructions, blobs: deps.blobs, signal: context.signal,
         maxTokens: Math.max(1, model.contextTokens - model.maxOutputTokens),

@@ -17,6 +17,7 @@ import type { Blobs } from '../blobs/blobs.ts';
 import type { Registry } from '../providers/registry.ts';
 import { webhookAddress } from '../organization/notify.ts';
 import { defineActor, type EffectContext, type Turn } from '../runtime/define.ts';
+import { runCall } from '../tools/call.ts';
 import type { Tools } from '../tools/tool.ts';
 import { activity, approve, cancelRun, deny, resume, resumed, startNext, stepDone, takeCall, toolDone, totalUsage } from './loop.ts';
 import { runStep, stepInput, stepOutput, streamingRun } from './model.ts';
@@ -53,19 +54,7 @@ const runTool = (deps: SessionDeps) => async (context: EffectContext<SessionStat
   const state = context.state();
   const call = state.run?.run_id === input.run_id ? state.run.calls.find((c) => c.call_id === input.call_id) : undefined;
   if (call === undefined || call.status !== 'running' || state.session === null) throw coded('aborted');
-  const tool = deps.tools.get(call.name);
-  if (tool === undefined) throw coded('tool_not_found');
-  const agent = { org: context.self.org, type: 'agent', key: state.session.agent_id };
-  const steps = new Map<string, number>();
-  const result = await tool.run(call.arguments, {
-    signal: context.signal, id: context.id, now: () => Date.now(),
-    agent: async (command, value) => {
-      const nth = (steps.get(command) ?? 0) + 1;
-      steps.set(command, nth);
-      return context.ask(agent, command, value, `${command}-${nth}`);
-    },
-  });
-  return { result: result === undefined ? null : result };
+  return runCall(deps.tools, call, context, { org: context.self.org, type: 'agent', key: state.session.agent_id });
 };
 
 /** The organization's webhook learns that a session has come to rest (AUD-012): ids and counts, nothing of what was said. */

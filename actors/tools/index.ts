@@ -11,4 +11,11 @@ import { toolSet, type Tools } from './tool.ts';
 export const builtinTools = (options: { readonly fetchAllow: readonly string[] }): Tools =>
   toolSet([clock, calculator, memoryWrite, memorySearch, fetchUrl(parseAllow(options.fetchAllow)), sendReport]);
 
+/** Those tools of an installation that are named (configuration `tools.chat`). Throws a TypeError for a name that is none. */
+export const chosenTools = (tools: Tools, names: readonly string[]): Tools => toolSet([...new Set(names)].map((name) => {
+  const tool = tools.get(name);
+  if (tool === undefined) throw new TypeError(`tools.chat: there is no tool ${name}; there are ${[...tools.keys()].join(', ')}`);
+  return tool;
+}));
+
 export { defineTool, toolSet, type Tool, type ToolContext, type Tools } from './tool.ts';

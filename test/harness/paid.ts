@@ -49,7 +49,7 @@ export const paidDefinitions = (options: { readonly idleMs?: number } = {}): rea
   const blobs = memoryBlobs();
   return [
     session({ registry: pricedModels, tools: builtinTools({ fetchAllow: [] }), blobs, metered: true, ...options }),
-    completion({ registry: pricedModels, blobs }), agent(), wallet(), keptWebhook,
+    completion({ registry: pricedModels, blobs, tools: builtinTools({ fetchAllow: [] }) }), agent(), wallet(), keptWebhook,
   ];
 };
 

@@ -169,7 +169,7 @@ describe('billing', () => {
     }
   });
 
-  test('credits - with the balance used up chat is paused with 402 until there are credits again; figures agree to the cent [ERR-009] [BIL-021] [BIL-022] [BIL-023] [AUD-011] [AUD-012] [AUD-013]', async () => {
+  test('credits - with the balance used up chat is paused with 402 until there are credits again; figures agree to the cent [CHAT-028] [ERR-009] [BIL-021] [BIL-022] [BIL-023] [AUD-011] [AUD-012] [AUD-013]', async () => {
     const owner = await world.person('spender@example.com');
     const id = await organizationOf(owner, 'spend-org', 20);
     const url = `https://127.0.0.1:${receiver.port}/hook`;
@@ -204,6 +204,7 @@ describe('billing', () => {
     assert.deepEqual([refused.status, refused.code], [402, 'credits_exhausted']);
     const streamed = await world.post(owner.accessToken, { model: 'dear', messages: say('x'), stream: true }, { gateway: 1 });
     assert.equal(streamed.status, 402, 'a stream is refused before it begins');
+    assert.match(streamed.body, /^\{"error":\{"message":"[^"]+","type":"invalid_request_error","code":"credits_exhausted","param":null\}\}$/);
     assert.deepEqual((await tierOf(owner.accessToken)).credits, { remaining: Math.max(0, 20 - spent), monthly: 20 });
     await world.system(session, 'send', { user_id: owner.userId, content: '/say more' });
     const errored = await within(30_000, 'the refusal', journals.until(session, (all) => count(all, 'RunErrored') === 1), () => platform.report());

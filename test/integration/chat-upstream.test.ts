@@ -97,6 +97,21 @@ describe('public chat upstream', () => {
     assert.deepEqual((await metered()).find(({ id }) => id === answer.id), { id: answer.id, by: ada.userId, model: 'm', counted: false, usage: { input_tokens: 2, output_tokens: 1, cost_cents: 3 } });
   });
 
+  test('public chat upstream - an image that a vendor makes is neither given nor kept [CHAT-016]', async () => {
+    const image = Buffer.from('an image').toString('base64');
+    for (const stream of [true, false]) {
+      script.push((_, response) => {
+        sse(response);
+        response.end(openaiChunk({ content: 'ok', images: [{ type: 'image_url', image_url: { url: `data:image/png;base64,${image}` } }] }) + openaiChunk({}, 'stop') + openaiDone);
+      });
+      const reply = await world.post(ada.accessToken, { model: 'm', messages: say('a cat'), stream });
+      assert.equal(reply.status, 200, reply.body);
+      assert.match(reply.body, /"content":"ok"/);
+      assert.equal(reply.body.includes(image), false);
+    }
+    assert.equal(JSON.stringify(await journaled()).includes(image), false);
+  });
+
   for (const stream of [true, false]) {
     test(`public chat upstream - a client that leaves ends the vendor's call, and what was used is metered (stream: ${stream})`, async () => {
       const called = Promise.withResolvers<{ readonly gone: Promise<void> }>();

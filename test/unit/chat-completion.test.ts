@@ -23,7 +23,7 @@ const start = (id: string, text: string, more: Partial<CompletionStart> = {}): C
 const host = (t: TestContext | undefined, provider: Provider = mock(), onCrash?: () => void): { host: ActorHost; blobs: ReturnType<typeof memoryBlobs> } => {
   const blobs = memoryBlobs();
   const registry = createRegistry({ default: 'm', registry: [modelEntry.parse({ id: 'm', provider: 'mock', max_output_tokens: 100, input_usd_per_mtok: 1_000, output_usd_per_mtok: 10_000 })] }, { mock: provider });
-  const made = actorHost([completion({ registry, blobs })], onCrash === undefined ? {} : { onCrash });
+  const made = actorHost([completion({ registry, blobs, tools: new Map() })], onCrash === undefined ? {} : { onCrash });
   t?.after(() => { made.stop(); });
   return { host: made, blobs };
 };

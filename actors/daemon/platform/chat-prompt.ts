@@ -1,7 +1,7 @@
 /** A chat request as what the model is asked: plain texts, tool results with their tool's name, options without their vendor's spelling. */
-import { isShallow, type ChatMessage, type CompletionRequest } from '../../../contracts/chat.ts';
+import type { ChatMessage, CompletionRequest } from '../../../contracts/chat.ts';
 import type { CompletionPrompt } from '../../../contracts/completion.ts';
-import { parseArguments } from '../../providers/provider.ts';
+import { argumentsOf } from '../../completion/state.ts';
 
 type Content = Exclude<ChatMessage['content'], null | undefined>;
 type Message = CompletionPrompt['messages'][number];
@@ -11,12 +11,6 @@ export const isGiven = <T>(value: T | null | undefined): value is T => value !==
 
 const textOf = (content: Content | null | undefined): string =>
   (typeof content === 'string' ? content : (content ?? []).map((part) => part.text).join(''));
-
-/** As a value, for vendors that want one. */
-const argumentsOf = (text: string): unknown => {
-  const value = parseArguments(text);
-  return isShallow(value) ? value : text;
-};
 
 const messageOf = (message: ChatMessage, toolNames: Map<string, string>): Message => {
   switch (message.role) {

@@ -2,14 +2,15 @@
  * Public chat: `/api/v1/chat/completions` and `/api/v1/models` (interface 4.2; decisions, Chat).
  *
  * Guarantees: in this order a request is refused for its body, its payer (payer.ts), the terms, the plan's limits, its model, the payer's credits; only then a
- * completion is asked for. What a client sees was journaled before (G2). A client that leaves ends the model call. An error before the
- * first byte has its status; one after it is the last event of the stream, which then ends without `[DONE]`.
+ * completion is asked for. What a client sees was journaled before (G2). A client that leaves ends the model call; one that is slow holds
+ * it up, and one that takes nothing for `limits.chatStallMs` has left. An error before the first byte has its status; one after it is the
+ * last event of the stream, which then ends without `[DONE]`.
  */
 import { createHash, randomUUID } from 'node:crypto';
 import type { z } from 'zod';
 import { chatError, chatHeaders, sseComment, sseData, sseType, type CompletionRequest } from '../../../contracts/chat.ts';
 import { chatRoutes as routes } from '../../../contracts/chat-routes.ts';
-import { completionEvents, type CompletionPrompt, type CompletionStart } from '../../../contracts/completion.ts';
+import { completionEvents, type Approval, type CompletionPrompt, type CompletionStart } from '../../../contracts/completion.ts';
 import { coded, CodedError, errorEntry, shown } from '../../../contracts/errors.ts';
 import type { StoredEvent } from '../../../contracts/event.ts';
 import { limits } from '../../../contracts/limits.ts';
@@ -17,6 +18,9 @@ import type { AnswerHeaders, Caller, RequestContext } from '../../../contracts/p
 import type { ActorAddress } from '../../../contracts/subjects.ts';
 import { planAllowance } from '../../allowance/address.ts';
 import type { Blobs } from '../../blobs/blobs.ts';
+import { completionOfCall } from '../../completion/loop.ts';
+import { offersOf } from '../../tools/call.ts';
+import type { Tools } from '../../tools/tool.ts';
 import { openTail, type TailSource } from '../tail.ts';
 import { createRequireCredits } from './billing.ts';
 import { conversationOf, isGiven, promptChars, promptOf } from './chat-prompt.ts';
@@ -32,6 +36,8 @@ import { bodyOf } from './typed.ts';
 export interface ChatDeps extends Pick<PlatformDeps, 'actors' | 'projections' | 'allowances' | 'manifest' | 'models' | 'log' | 'newUlid' | 'now'> {
   readonly tails: TailSource;
   readonly blobs: Pick<Blobs, 'put'>;
+  /** That may run here. */
+  readonly tools: Tools;
 }
 
 /** Unix seconds from which the registry's models are there; the shape wants a time. */
@@ -58,7 +64,9 @@ const conversationName = (context: RequestContext, prompt: CompletionPrompt): re
 const conversationAddress = (org: string, caller: Caller, ...name: readonly string[]): ActorAddress =>
   ({ org, type: 'completion', key: createHash('sha256').update(JSON.stringify([callerId(caller), ...name])).digest('hex') });
 
-const shownKinds = ['CompletionDelta', 'CompletionToolCall', 'CompletionFinished', 'CompletionFailed'] as const;
+const shownKinds = [
+  'CompletionStepStarted', 'CompletionDelta', 'CompletionToolCall', 'CompletionToolResult', 'CompletionApprovalRequested', 'CompletionFinished', 'CompletionFailed',
+] as const;
 type ShownKind = (typeof shownKinds)[number];
 /** An event that a client sees something of. */
 type Seen = { readonly [K in ShownKind]: { readonly kind: K; readonly payload: z.output<(typeof completionEvents)[K]> } }[ShownKind];
@@ -76,20 +84,32 @@ const eventOf = (event: StoredEvent, id: string): Seen | undefined => {
 
 /** Where the events of a completion go. */
 export interface ChatReader {
+  /** A further model call begins. */
+  step(): void;
   text(text: string): void;
   toolCall(call: ToolCall): void;
+  toolResult(result: ToolResult): void;
+  /** The call waits for a person. */
+  approval(request: ApprovalRequest): void;
+  /** Is told when the client has become slow, and when it takes again. */
+  onPace(listener: (slow: boolean) => void): void;
   /** After each commit, with all of its events taken. */
   flush(): Promise<void>;
   finished(end: Finished): Promise<void>;
   failed(error: { readonly code: string; readonly message: string }): Promise<void>;
 }
 type ToolCall = z.output<typeof completionEvents.CompletionToolCall>;
+type ToolResult = z.output<typeof completionEvents.CompletionToolResult>;
+type ApprovalRequest = z.output<typeof completionEvents.CompletionApprovalRequested>;
 type Finished = z.output<typeof completionEvents.CompletionFinished>;
 
 const give = async (reader: ChatReader, { kind, payload }: Seen): Promise<void> => {
   switch (kind) {
+    case 'CompletionStepStarted': return reader.step();
     case 'CompletionDelta': return reader.text(payload.text);
     case 'CompletionToolCall': return reader.toolCall(payload);
+    case 'CompletionToolResult': return reader.toolResult(payload);
+    case 'CompletionApprovalRequested': return reader.approval(payload);
     case 'CompletionFinished': return reader.finished(payload);
     case 'CompletionFailed': return reader.failed(payload);
   }
@@ -101,6 +121,10 @@ export interface ChatWriter {
   readonly headers: AnswerHeaders;
   text(text: string): string;
   toolCall(call: ToolCall): string;
+  /** Those of tools that run here: a shape of which none do has none. */
+  readonly step?: () => string;
+  readonly toolResult?: (result: ToolResult) => string;
+  readonly approval?: (request: ApprovalRequest) => string;
   finished(end: Finished): string;
   /** The last event. `begun` false: nothing was said yet; undefined: then the error has its status. */
   failed(error: { readonly code: string; readonly message: string }, begun: boolean): string | undefined;
@@ -121,8 +145,12 @@ export const streamed = (answer: StreamAnswer, writer: ChatWriter): ChatReader =
   };
   return {
     flush,
+    onPace: (listener) => { answer.onPace(listener); },
+    step: () => { waiting += writer.step?.() ?? ''; },
     text: (text) => { waiting += writer.text(text); },
     toolCall: (call) => { waiting += writer.toolCall(call); },
+    toolResult: (result) => { waiting += writer.toolResult?.(result) ?? ''; },
+    approval: (request) => { waiting += writer.approval?.(request) ?? ''; },
     finished: async (end) => {
       waiting += writer.finished(end);
       await flush();
@@ -139,14 +167,20 @@ export const streamed = (answer: StreamAnswer, writer: ChatWriter): ChatReader =
 };
 
 /** A completion as one JSON. */
-export const collected = (answer: StreamAnswer, whole: (text: string, calls: readonly ToolCall[], end: Finished) => object): ChatReader => {
+export const collected = (answer: StreamAnswer, whole: (text: string, calls: readonly ToolCall[], end: Finished, results: readonly ToolResult[]) => object): ChatReader => {
   let said = '';
   const calls: ToolCall[] = [];
+  const results: ToolResult[] = [];
   return {
     flush: async () => undefined,
+    // Nothing is sent before the end: the client cannot be slow.
+    onPace: () => undefined,
+    step: () => undefined,
     text: (text) => { said += text; },
     toolCall: (call) => { calls.push(call); },
-    finished: (end) => answer.whole(200, {}, JSON.stringify(whole(said, calls, end))),
+    toolResult: (result) => { results.push(result); },
+    approval: () => undefined,
+    finished: (end) => answer.whole(200, {}, JSON.stringify(whole(said, calls, end, results))),
     failed: async ({ code, message }) => { throw new CodedError(code, message); },
   };
 };
@@ -166,6 +200,8 @@ const chunks = (head: AnswerHead, withUsage: boolean): ChatWriter => {
 export interface ChatAsked {
   /** Of the model that the payer's organization, or this installation, has by default. */
   readonly body: (defaultModel: string) => CompletionRequest;
+  /** This installation's tools run too, and a person has decided on these calls of theirs. Absent = all tools are the client's. */
+  readonly here?: { readonly approvals: readonly Approval[] };
   /** Where its answer goes. */
   readonly reader: (head: AnswerHead) => ChatReader;
 }
@@ -195,6 +231,28 @@ export const createRunChat = (deps: ChatDeps): RunChat => {
     }
   };
 
+  /** Tells the actor whether the client is slow: the last word counts, one question at a time. */
+  const pacing = (address: ActorAddress, id: string, isOver: () => boolean): ((slow: boolean) => void) => {
+    let wanted = false;
+    let told = false;
+    let asking = false;
+    const tell = async (): Promise<void> => {
+      while (told !== wanted && !isOver()) {
+        told = wanted;
+        await actors.ask({ address, command: 'pace', input: { id, held: wanted }, principal: { kind: 'system' }, id: randomUUID() });
+      }
+    };
+    return (slow) => {
+      wanted = slow;
+      if (asking) return;
+      asking = true;
+      tell()
+        // Then it is as if nobody had asked: a hold ends by itself, and without one the journal takes what comes.
+        .catch((error: unknown) => log.warn({ code: shown(error).code, completion: id }, 'a completion could not be told of its slow client'))
+        .finally(() => { asking = false; });
+    };
+  };
+
   /** Starts it. A refusal says that nothing runs; any other error may have left one running. */
   const begin = async (address: ActorAddress, start: CompletionStart, signal: AbortSignal, onRefused: () => void): Promise<void> => {
     try {
@@ -210,6 +268,7 @@ export const createRunChat = (deps: ChatDeps): RunChat => {
     const over = new AbortController();
     const tail = await openTail(deps.tails, address, AbortSignal.any([signal, over.signal]));
     let ended = false;
+    reader.onPace(pacing(address, start.id, () => ended));
     try {
       await begin(address, start, signal, () => { ended = true; });
       for await (const commit of tail.commits()) {
@@ -236,19 +295,29 @@ export const createRunChat = (deps: ChatDeps): RunChat => {
     if (!models.ids.includes(body.model)) throw coded('model_not_supported', undefined, { details: { field: 'model' } });
     await requireCredits(payer.org, payer.limits);
 
-    const prompt = promptOf(body);
+    const own = promptOf(body);
+    // Of a name that both have, the client's counts.
+    const offers = asked.here === undefined ? [] : offersOf(deps.tools).filter(({ name }) => !own.tools.some((offered) => offered.name === name));
+    const prompt = { ...own, tools: [...own.tools, ...offers.map((offer) => ({ ...offer, parameters: { ...offer.parameters } }))] };
+    const approvals = asked.here?.approvals ?? [];
     const id = `chatcmpl-${deps.newUlid()}`;
     const name = conversationName(context, prompt);
     const start = await stored(payer.org, {
       id, model: body.model, by: callerId(caller), prompt, prompt_chars: promptChars(prompt), ...(isGiven(body.metadata) ? { metadata: body.metadata } : {}),
+      ...(offers.length === 0 ? {} : { tools: offers.map((offer) => offer.name) }), ...(approvals.length === 0 ? {} : { approvals: [...approvals] }),
     });
     const reader = asked.reader({ id, created: Math.floor(deps.now() / 1_000), model: body.model });
+    const alone = (completion: string): ActorAddress => conversationAddress(payer.org, caller, 'alone', completion);
     try {
       await follow(conversationAddress(payer.org, caller, ...name), start, reader, signal);
     } catch (error) {
+      if (!(error instanceof CodedError)) throw error;
+      const asking = approvals.map(({ call_id: callId }) => completionOfCall(callId)).find((made) => made !== undefined);
+      // The call that was decided on may wait in an actor of its own (below).
+      if (error.code === 'approval_unknown' && asking !== undefined) await follow(alone(asking), start, reader, signal);
       // Many that merely begin alike are no conversation: this one goes to an actor of its own. A session that was named is kept together.
-      if (!(error instanceof CodedError) || error.code !== 'session_busy' || name[0] === 'session') throw error;
-      await follow(conversationAddress(payer.org, caller, 'alone', id), start, reader, signal);
+      else if (error.code === 'session_busy' && name[0] !== 'session' && approvals.length === 0) await follow(alone(id), start, reader, signal);
+      else throw error;
     }
   };
 };

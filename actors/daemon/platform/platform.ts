@@ -10,6 +10,7 @@ import { membershipsOf } from '../../projections/organizations.ts';
 import type { Projections } from '../../projections/projections.ts';
 import type { Sender } from '../../runtime/message.ts';
 import type { Blobs } from '../../blobs/blobs.ts';
+import type { Tools } from '../../tools/tool.ts';
 import type { Allowances } from '../allowances.ts';
 import type { Answer, Call } from '../link-call.ts';
 import type { Log } from '../log.ts';
@@ -51,6 +52,8 @@ export interface PlatformOptions {
   /** Of the actors that chat reads. */
   readonly tails: TailSource;
   readonly blobs: Pick<Blobs, 'put'>;
+  /** That run for `/api/chat`. */
+  readonly chatTools: Tools;
   /** Finds the TXT records that prove domains. */
   readonly hasTxt: HasTxt;
   readonly log: Log;
@@ -97,7 +100,7 @@ export const createPlatform = async (options: PlatformOptions): Promise<Platform
     billingHandlers(deps),
     trustHandlers({ ...deps, hasTxt: options.hasTxt }),
   );
-  const runChat = createRunChat({ ...deps, tails: options.tails, blobs: options.blobs });
+  const runChat = createRunChat({ ...deps, tails: options.tails, blobs: options.blobs, tools: options.chatTools });
   const streams = createPlatformStreams({ callers, log: options.log, handlers: { ...chatHandlers(runChat), ...uiChatHandlers(runChat) } });
   return { deps, callers, streams, serve: createPlatformServe({ callers, actors, handlers }) };
 };

@@ -1,7 +1,8 @@
 /**
  * One answer of the platform over a link stream (contracts/platform.ts, `streamHead`): head, body in pieces against credit, end.
  *
- * Guarantees: nothing is sent without credit, and while the gateway does not take bytes; who writes waits for both. A refusal before the
+ * Guarantees: nothing is sent without credit, and while the gateway does not take bytes; who writes waits for both, not longer than
+ * `limits.chatStallMs` without a byte taken. A refusal before the
  * head is an error answer with its status; after it the body can only end or be cut. The signal fires when the client has gone.
  */
 import { closeCodes } from '../../../contracts/close.ts';
@@ -19,6 +20,7 @@ export class StreamAnswer {
   /** Wakes who waits for room. */
   #room: (() => void) | undefined;
   #silence: NodeJS.Timeout | undefined;
+  #pace: (slow: boolean) => void = () => undefined;
 
   /** `onOver`: it has ended, by either side. */
   constructor(stream: Stream, onOver: () => void) {
@@ -49,6 +51,11 @@ export class StreamAnswer {
   /** There may be room again. */
   onRoom(): void {
     this.#room?.();
+  }
+
+  /** `listener` is told when a writer has waited for room for `limits.chatSlowMs`, and when it has it. */
+  onPace(listener: (slow: boolean) => void): void {
+    this.#pace = listener;
   }
 
   /** Begins a body that comes in pieces. */
@@ -97,13 +104,29 @@ export class StreamAnswer {
   }
 
   async #send(bytes: Buffer): Promise<void> {
-    while (!this.#over && !this.#hasRoom(bytes.length)) {
-      await new Promise<void>((resolve) => { this.#room = resolve; });
-      this.#room = undefined;
-    }
+    if (!this.#over && !this.#hasRoom(bytes.length)) await this.#roomFor(bytes.length);
     if (this.#over) throw coded('aborted');
     this.#stream.peer.send([this.#stream], [bytes], bytes.length);
     this.#silence?.refresh();
+  }
+
+  /** Resolves when there is room, or nobody to have it. Rejects with `aborted` when nothing is taken any more. */
+  async #roomFor(bytes: number): Promise<void> {
+    const slow = setTimeout(() => this.#pace(true), limits.chatSlowMs);
+    try {
+      while (!this.#over && !this.#hasRoom(bytes)) {
+        const stalled = Promise.withResolvers<void>();
+        this.#room = stalled.resolve;
+        const late = setTimeout(() => stalled.reject(coded('aborted', 'The client takes nothing any more.')), limits.chatStallMs);
+        await stalled.promise.finally(() => {
+          clearTimeout(late);
+          this.#room = undefined;
+        });
+      }
+    } finally {
+      clearTimeout(slow);
+      this.#pace(false);
+    }
   }
 
   #hasRoom(bytes: number): boolean {
@@ -121,6 +144,7 @@ export class StreamAnswer {
     if (this.#over) return;
     this.#over = true;
     clearTimeout(this.#silence);
+    this.#room?.();
     this.#onOver();
   }
 }
