@@ -5,11 +5,15 @@
  * name. A limit that an operator may change is the default of a configuration key (see `config.ts`); the rest are fixed.
  */
 import { deploymentLimits } from './limits-deployments.ts';
+import { knowledgeLimits } from './limits-knowledge.ts';
+import { blobLimits } from './limits-blobs.ts';
 import { platformLimits } from './limits-platform.ts';
 
 export const limits = {
   ...platformLimits,
+  ...blobLimits,
   ...deploymentLimits,
+  ...knowledgeLimits,
 
   // --- identifiers -------------------------------------------------------------------------------------------------
   /** Characters of a user id, project id or label. Longer: 400 `bad_user_id` / `bad_request`. Source: decisions, Edge gateway. */
