@@ -76,6 +76,8 @@ export const errors = {
   session_busy: refusal(429, 'Too many messages are waiting in this session.', 'later'),
   model_not_supported: refusal(400, 'The model is not in the registry.'),
   blob_not_found: refusal(404, 'There is no such blob.'),
+  blob_damaged: fault(500, 'The stored blob is damaged.', 'never'),
+  range_not_satisfiable: refusal(416, 'The blob has no such range.'),
   too_many_steps: refusal(400, 'The turn used too many model steps.'),
   provider_error: fault(502, 'The model provider failed.'),
   provider_timeout: fault(504, 'The model provider did not answer in time.'),
@@ -99,6 +101,16 @@ export const errors = {
   interrupted: fault(500, 'The work was interrupted by a restart.', 'later'),
   journal_unavailable: fault(503, 'The journal does not answer.', 'later'),
   journal_unreadable: { kind: 'bug', http: 500, retry: 'never', message: 'A journaled event could not be read.' },
+
+  // deployments
+  /** Every malformed body, query and path on their surface. */
+  invalid_argument: refusal(400, 'A field is unknown, missing, or not as it has to be.'),
+  branch_not_found: refusal(404, 'The session has no such branch.'),
+  event_not_found: refusal(404, 'There is no such event.'),
+  node_not_found: refusal(404, 'There is no such node.'),
+  sequence_conflict: refusal(409, 'The stream has gone on: its last event is another one.'),
+  policy_denied: refusal(403, 'A gate of the deployment blocks this at the moment.'),
+  payment_required: refusal(402, 'There is not enough money for this.'),
 
   // mail
   mail_refused: refusal(422, 'The mail server refused this mail for good.'),

@@ -126,9 +126,14 @@ export const limits = {
   mailboxOwnMax: 256,
   /** Turns whose events go into one commit; the rest form the next. */
   commitTurnsMax: 256,
-  /** Bytes of one commit. A turn that alone exceeds it is refused with `commit_too_large`. NATS' default payload is 1 MiB. */
+  /** Bytes of one commit as it is; a larger one is packed (actors/runtime/pack.ts). NATS' default payload is 1 MiB. */
   commitMaxBytes: 900 * 1024,
-  /** Bytes of a command's input on NATS. Longer: `payload_too_large`. */
+  /** Bytes of a packed commit, snapshot or command; and of one turn's events, of a snapshot and of a command's input before they are packed. More: `commit_too_large`, no snapshot (logged), `payload_too_large`. */
+  packedMaxBytes: 1_000 * 1024,
+  turnEventsMaxBytes: 1_536 * 1024,
+  snapshotPlainMaxBytes: 8 * 1024 * 1024,
+  commandPlainMaxBytes: 1_280 * 1024,
+  /** Bytes of a command's input on NATS; between hosts a longer one is packed. Longer: `payload_too_large`. */
   commandMaxBytes: 512 * 1024,
   /** Milliseconds an ask waits by default. */
   askDeadlineMs: 10_000,

@@ -129,6 +129,24 @@ export const streams = {
 
 export const buckets = { hosts: 'hosts', partitions: 'partitions', blobs: 'blobs' } as const;
 
+/**
+ * Where the blobs of one deployment are kept: in the object store's stream, beside its objects and apart from them (those have one token here).
+ * `index(hash)`: what a blob consists of; it is there once the blob is whole. `data(upload)`: its frames. `upload(upload)`: an upload that has not ended.
+ */
+export const blobSubjects = (org: string, deployment: string) => {
+  const head = `$O.${buckets.blobs}.C.${encodeToken(org)}.${encodeToken(deployment)}`;
+  return {
+    all: `${head}.>`, indexes: `${head}.i.*`,
+    index: (hex: string): string => `${head}.i.${encodeToken(hex)}`,
+    data: (upload: string): string => `${head}.d.${encodeToken(upload)}`,
+    upload: (upload: string): string => `${head}.u.${encodeToken(upload)}`,
+  } as const;
+};
+/** All blobs of an organization's deployments, and the uploads of all that have not ended. */
+export const blobsOf = (org: string): string => `$O.${buckets.blobs}.C.${encodeToken(org)}.>`;
+export const blobUploads = `$O.${buckets.blobs}.C.*.*.u.*`;
+export const blobStream = `OBJ_${buckets.blobs}`;
+
 export interface ParsedCommand extends ActorAddress {
   readonly command: string;
 }
