@@ -3,6 +3,7 @@
  * misspelt one is found at start. Secrets are given by file path, never inline, never as a process argument.
  */
 import { z } from 'zod';
+import { deploymentId } from './ids.ts';
 import { limits } from './limits.ts';
 
 const path = z.string().min(1);
@@ -11,8 +12,8 @@ const positive = z.number().positive();
 /** `a@b` or `Name <a@b>`; no line break, quote or comma, so that it is one header value and one address. */
 const mailFrom = /^(?:[^\p{Cc}<>"@,;:\\]{1,128} <[^\s<>"@,;:\\]+@[^\s<>"@,;:\\]+>|[^\s<>"@,;:\\]+@[^\s<>"@,;:\\]+)$/u;
 
-/** What one listener can serve: the platform (`/api`, its pages), the edge (`/v1`, `/troupe/v1`, `/custody`), the console's files. */
-export const surfaces = ['platform', 'edge', 'console'] as const;
+/** What one listener can serve: the platform (`/api`, its pages), the edge (`/v1/agent`, `/troupe/v1`, `/custody`), the console's files, the services of deployments (`/v1`). */
+export const surfaces = ['platform', 'edge', 'console', 'deployment'] as const;
 export type Surface = (typeof surfaces)[number];
 const servedSurfaces = z.array(z.enum(surfaces)).min(1).default([...surfaces]);
 /** Host names in lower case, without port. */
@@ -31,7 +32,7 @@ export const gatewayConfig = z.strictObject({
   /** Further listeners of the same process, with the same certificate. */
   listeners: z.array(z.strictObject({ host: z.string().default('127.0.0.1'), port: z.int().min(0).max(65_535), surfaces: servedSurfaces })).max(16).default([]),
   /** Host names of a surface: a name listed here serves only the surfaces that list it; a surface with a list is served under no other name. */
-  hosts: z.strictObject({ platform: hostNames, edge: hostNames, console: hostNames }).prefault({}),
+  hosts: z.strictObject({ platform: hostNames, edge: hostNames, console: hostNames, deployment: hostNames }).prefault({}),
   /** Local plain-HTTP listener with /readyz and /metrics; port 0 = off. */
   ops: z.strictObject({ host: z.string().default('127.0.0.1'), port: z.int().min(0).max(65_535).default(0) }).prefault({}),
   tls: z.strictObject({ cert_path: path, key_path: path, poll_ms: z.int().positive().default(limits.certificatePollMs) }),
@@ -45,7 +46,7 @@ export const gatewayConfig = z.strictObject({
     jwks_ttl_ms: z.int().positive().default(limits.jwksTtlMs),
     jwks_cooldown_ms: z.int().positive().default(limits.jwksCooldownMs),
   }),
-  /** Absent = no platform surface: its paths are `not_found`. */
+  /** Absent = neither platform nor deployments: their paths are `not_found`. */
   platform: z.strictObject({
     /** The daemons' `platform.base_url`: `iss` of access tokens. */
     base_url: z.url().refine((url) => new URL(url).origin === url),
@@ -147,6 +148,13 @@ export const daemonConfig = z.strictObject({
       api_url: z.url().default('https://api.github.com'), client_id: z.string().min(1), client_secret_path: path, allow_insecure: z.boolean().default(false),
     }).optional(),
   }).optional(),
+  /** Managed deployments: served where `platform` is. The same on every daemon. */
+  deployments: z.strictObject({
+    /** `{deployment_url}`: address of their services, without a slash at the end. Default `platform.base_url`. */
+    url: z.url().refine((url) => new URL(url).origin === url).optional(),
+    /** The deployment that a service JWT is for which names none. */
+    default_id: deploymentId.optional(),
+  }).prefault({}),
   trust: z.strictObject({
     /** Name servers asked for domains' TXT records: IP addresses, `address:port` for another port than 53. Empty = the system's. */
     name_servers: z.array(z.string().min(1)).max(8).default([]),

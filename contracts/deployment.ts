@@ -6,18 +6,19 @@
  * caller's name for the thing, injectively; so no name from outside reaches another deployment's actors.
  */
 import { z } from 'zod';
-import { organizationId } from './ids.ts';
+import { deploymentId, displayName, organizationId } from './ids.ts';
+import { limits } from './limits.ts';
 import type { ActorAddress } from './subjects.ts';
 import type { PlatformRoute } from './platform.ts';
 
-const ulid = '[0-7][0-9a-hjkmnp-tv-z]{25}';
-/** `dep_` and a ULID in lower case. */
-export const deploymentId = z.string().regex(new RegExp(`^dep_${ulid}$`), { error: 'must be an id of the form dep_… (26 characters)' });
-/** `agt_` and a ULID in lower case: the deployment's agent. */
-export const deploymentAgentId = z.string().regex(new RegExp(`^agt_${ulid}$`));
+export { deploymentAgentId, deploymentId } from './ids.ts';
 
 export const deploymentStatus = z.enum(['provisioning', 'running', 'stopped', 'degraded', 'failed', 'deprovisioning']);
 export type DeploymentStatus = z.infer<typeof deploymentStatus>;
+
+export const deploymentName = displayName;
+/** What the agent is for, as its maker says: a part of its soul. May be empty. */
+export const deploymentPurpose = z.string().max(limits.deploymentPurposeMaxChars).refine((text) => text.isWellFormed(), { error: 'must be well-formed Unicode' });
 
 /** A deployment as people see it (decisions, Small print). `url`: `{deployment_url}` of its services. */
 export const deployment = z.strictObject({

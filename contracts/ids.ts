@@ -17,7 +17,10 @@ export const keyId = id('key');
 export const grantId = id('grt');
 
 export const certificationId = id('crt');
-export type IdPrefix = 'usr' | 'org' | 'inv' | 'key' | 'grt' | 'evt' | 'crt';
+export const deploymentId = id('dep');
+/** A deployment's agent. */
+export const deploymentAgentId = id('agt');
+export type IdPrefix = 'usr' | 'org' | 'inv' | 'key' | 'grt' | 'evt' | 'crt' | 'dep' | 'agt';
 /** An id of a new ULID in any case. */
 export const idOf = (prefix: IdPrefix, newUlid: string): string => `${prefix}_${newUlid.toLowerCase()}`;
 

@@ -237,6 +237,14 @@ export const platformLimits = {
   /** Parameters in the path of a platform route. */
   pathParamsMax: 4,
 
+  // --- deployments -------------------------------------------------------------------------------------------------
+  /** Deployments of one organization on any plan, those that end included until they have. More: `plan_limit`. */
+  deploymentsMax: 32,
+  /** Characters of what a deployment's agent is for. Longer: `validation_error`. */
+  deploymentPurposeMaxChars: 1_000,
+  /** Seconds an agent's token lives at most. */
+  agentTokenTtlSec: 900,
+
   // --- names and allowances ----------------------------------------------------------------------------------------
   /** Milliseconds for which a name can be claimed without being confirmed. More: `bad_request`. */
   nameClaimMaxMs: 86_400_000,

@@ -1,14 +1,16 @@
 /**
- * The OpenAPI 3.1 document of the edge and the platform surface, made of their route tables: what is not in `routes.ts` or
- * `platform-routes.ts` is not in it, and what is there cannot be missing. `node contracts/openapi.ts` prints it.
+ * The OpenAPI 3.1 document of the edge, the platform and the deployments' services, made of their route tables: what is not in `routes.ts`,
+ * `platform-routes.ts` or `deployment-routes.ts` is not in it, and what is there cannot be missing (the console's mirrors are left out).
+ * `node contracts/openapi.ts` prints it.
  *
  * Bodies and answers are zod's own JSON Schemas (draft 2020-12, the dialect of OpenAPI 3.1). It adds what every route shares:
  * the error bodies, the rate limit's headers, the kinds of token.
  */
 import { z } from 'zod';
 import { errors, type ErrorEntry } from './errors.ts';
-import { cookieNames, type PlatformAuth, type PlatformRoute } from './platform.ts';
-import { platformRouteList, type AnyRoute } from './platform-routes.ts';
+import { deploymentRouteList } from './deployment-routes.ts';
+import { cookieNames } from './platform.ts';
+import { platformRouteList, type AnyRoute, type EnvelopeRoute } from './platform-routes.ts';
 import { routeList, type Auth, type Route } from './routes.ts';
 import { subprotocols } from './stream.ts';
 
@@ -24,10 +26,11 @@ const sharedErrors = (route: Route): readonly string[] => [
   ...(route.body instanceof z.ZodType ? ['validation_error', 'bad_user_id'] : []),
 ];
 
-const sharedPlatformErrors = (route: PlatformRoute): readonly string[] => {
+const sharedPlatformErrors = (route: EnvelopeRoute): readonly string[] => {
   const upstream = ['internal_error', 'upstream_unavailable', 'upstream_timeout', 'draining'];
   const limited = route.errorShape === 'oauth' ? ['rate_limit_exceeded'] : ['rate_limited'];
-  const body = route.body === undefined && route.query === undefined ? [] : route.errorShape === 'oauth' ? ['invalid_request'] : ['validation_error', 'payload_too_large'];
+  const body = route.body === undefined && route.query === undefined ? [] : route.errorShape === 'oauth' ? ['invalid_request']
+    : [route.surface === 'deployment' ? 'invalid_argument' : 'validation_error', 'payload_too_large'];
   return [
     ...limited, ...upstream, ...body,
     ...(route.auth.kind === 'none' || (route.auth.kind === 'cookie' && route.auth.optional === true) ? [] : ['unauthorized']),
@@ -40,11 +43,13 @@ const schemaOf = (schema: z.ZodType, io: 'input' | 'output'): Json => {
   return rest;
 };
 
-const securityOf = (auth: Auth | PlatformAuth): readonly Json[] => {
+const securityOf = (auth: Auth | EnvelopeRoute['auth']): readonly Json[] => {
   switch (auth.kind) {
     case 'none': return [];
     case 'access': return [{ access: [] }];
     case 'cookie': return auth.optional === true ? [{}, { session: [] }] : [{ session: [] }];
+    case 'person': return [{ access: [] }, { session: [] }];
+    case 'deployment': return [{ deployment: [] }];
     case 'tier1': return [{ tier1: [] }];
     case 'tier2': return [{ tier2: [...auth.scopes] }];
   }
@@ -114,9 +119,9 @@ const operationOf = (route: Route): Json => ({
 });
 
 /** A path as OpenAPI writes it: `{id}` for `:id`. */
-const documentedPath = (route: PlatformRoute): string => route.path.replaceAll(/:(\w+)/g, '{$1}');
+const documentedPath = (route: EnvelopeRoute): string => route.path.replaceAll(/:(\w+)/g, '{$1}');
 
-const platformOperationOf = (route: PlatformRoute): Json => ({
+const platformOperationOf = (route: EnvelopeRoute): Json => ({
   operationId: route.id,
   summary: route.summary,
   security: securityOf(route.auth),
@@ -144,7 +149,7 @@ const platformOperationOf = (route: PlatformRoute): Json => ({
 export const openApi = (version: string, serverUrl = 'https://localhost:8443'): Json => {
   const paths: Record<string, Record<string, Json>> = {};
   for (const route of routeList) (paths[route.path] ??= {})[route.method.toLowerCase()] = operationOf(route);
-  for (const route of platformRouteList) (paths[documentedPath(route)] ??= {})[route.method.toLowerCase()] = platformOperationOf(route);
+  for (const route of [...platformRouteList, ...deploymentRouteList]) (paths[documentedPath(route)] ??= {})[route.method.toLowerCase()] = platformOperationOf(route);
   return {
     openapi: '3.1.0',
     info: { title: 'Troupe', version, license: { name: 'Apache-2.0', identifier: 'Apache-2.0' } },
@@ -155,6 +160,7 @@ export const openApi = (version: string, serverUrl = 'https://localhost:8443'): 
         tier1: { type: 'http', scheme: 'bearer', bearerFormat: 'JWT', description: 'Identity token (ES256, `aud` = the gateway\'s name).' },
         tier2: { type: 'http', scheme: 'bearer', bearerFormat: 'JWT', description: 'Capability of 15 minutes from bootstrap, with scopes.' },
         access: { type: 'http', scheme: 'bearer', description: 'Access token (ES256 JWT, `aud` = `troupe-platform`) or API key (`trp_sk_…`).' },
+        deployment: { type: 'http', scheme: 'bearer', description: 'Deployment key (`trp_dk_…`), service JWT (HS256 with the shared secret) or agent JWT (EdDSA).' },
         session: { type: 'apiKey', in: 'cookie', name: cookieNames.session, description: 'Browser session. Every method but GET also needs the CSRF proof.' },
       },
       parameters: {

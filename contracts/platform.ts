@@ -133,7 +133,9 @@ export type PlatformAuth =
   /** `Authorization: Bearer` with an access token or an API key. */
   | { readonly kind: 'access' }
   /** Browser session cookie; every method but GET also needs the CSRF proof. `optional`: also serves nobody (then caller is undefined). */
-  | { readonly kind: 'cookie'; readonly optional?: boolean };
+  | { readonly kind: 'cookie'; readonly optional?: boolean }
+  /** A person by either: with an Authorization header as `access` (no API key), else as `cookie`. */
+  | { readonly kind: 'person' };
 
 /** What an actor route asks. */
 export interface PlatformAsk {

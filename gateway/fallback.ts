@@ -21,6 +21,9 @@ export interface FallbackOptions {
   readonly log: Log;
 }
 
+/** A path of the deployments' services where they are served; the edge has some of that kind too. */
+const isDeploymentPath = (path: string, serves: (surface: Surface) => boolean): boolean =>
+  path.startsWith('/v1/') && serves('deployment') && !(serves('edge') && path.startsWith('/v1/agent/'));
 const isPlatformPath = (path: string): boolean => path === '/api' || path.startsWith('/api/') || path.startsWith('/.well-known/');
 const platform = { auth: { kind: 'none' } } as const;
 
@@ -34,7 +37,7 @@ export const makeFallback = ({ gate, pipeline, files, log }: FallbackOptions) =>
     pipeline.count('file', file.status);
     return file;
   } catch (error) {
-    if (!isPlatformPath(path)) return pipeline.refuse('none', error);
+    if (!isPlatformPath(path) && !isDeploymentPath(path, serves)) return pipeline.refuse('none', error);
     const answer = refusalAnswer(platform, refusedOf(error, undefined, log));
     pipeline.count('none', answer.status);
     return answer;

@@ -9,6 +9,8 @@ import type { GatewayConfig } from '../contracts/config.ts';
 import { addressBlock } from '../contracts/address.ts';
 import { coded, refuse } from '../contracts/errors.ts';
 import { limits } from '../contracts/limits.ts';
+import { deploymentRouteList } from '../contracts/deployment-routes.ts';
+import { consoleRouteList, platformRouteList } from '../contracts/platform-routes.ts';
 import { routes } from '../contracts/routes.ts';
 import { startAdmin, type Admin, type AdminOps } from './admin.ts';
 import { Admission } from './admission.ts';
@@ -23,6 +25,7 @@ import type { ConsoleFiles } from './console/files.ts';
 import { Credits } from './credit.ts';
 import { Gate } from './gate.ts';
 import { AccessVerifier } from './access.ts';
+import { DeploymentGate } from './deployment-gate.ts';
 import { edgeEndpoints } from './edge.ts';
 import { makeFallback } from './fallback.ts';
 import { httpKeys, Jwks } from './jwks.ts';
@@ -103,14 +106,17 @@ export const startGateway = async (config: GatewayConfig, dependencies: GatewayD
   const upgrades = new Upgrades(gate, rates.sockets_per_user);
   const credits = new Credits(clock);
   const pipeline = new Pipeline({ gate, capabilities, link, metrics, clock, log });
-  const platformParts = platform === undefined ? undefined : {
-    platformGate: new PlatformGate({ gate, access: new AccessVerifier({ ...platform, clock }), baseUrl: platform.issuer }), link, metrics, clock, log,
-  };
+  const shared = { gate, link, metrics, clock, log, credits };
+  const platformParts = platform === undefined ? [] : [
+    {
+      ...shared, pages: dependencies.pages ?? noPages, routes: [...platformRouteList, ...consoleRouteList],
+      routeGate: new PlatformGate({ gate, access: new AccessVerifier({ ...platform, clock }), baseUrl: platform.issuer }),
+    },
+    { ...shared, pages: noPages, routes: deploymentRouteList, routeGate: new DeploymentGate(gate) },
+  ];
   const endpoints = [
     ...edgeEndpoints(pipeline),
-    ...(platformParts === undefined ? [] : [
-      ...platformEndpoints({ ...platformParts, gate, pages: dependencies.pages ?? noPages }), ...platformStreamEndpoints({ ...platformParts, credits }),
-    ]),
+    ...platformParts.flatMap((parts) => [...platformEndpoints(parts, parts.routes), ...platformStreamEndpoints(parts, parts.routes)]),
   ];
 
   /** Told when a request or socket has ended. */

@@ -9,6 +9,7 @@ import { randomUUID } from 'node:crypto';
 import { chatError } from '../contracts/chat.ts';
 import { CodedError, errorEntry, errors } from '../contracts/errors.ts';
 import { platformAnswer, type AnswerHeaders, type PlatformAnswer, type PlatformRoute } from '../contracts/platform.ts';
+import type { EnvelopeRoute } from '../contracts/platform-routes.ts';
 import type { Answer } from './answer.ts';
 import type { LinkAnswer } from './link.ts';
 import type { Log } from './log.ts';
@@ -30,14 +31,14 @@ const jsonIn = (text: string): unknown => {
 };
 
 /** The daemon's answer with a status of the route's. Throws a TypeError (a bug of ours) for one that is not what the contract says. */
-export const readAnswer = (route: Pick<PlatformRoute, 'id'>, answer: LinkAnswer): PlatformAnswer => {
+export const readAnswer = (route: Pick<EnvelopeRoute, 'id'>, answer: LinkAnswer): PlatformAnswer => {
   const parsed = platformAnswer.safeParse(jsonIn(answer.body.toString('utf8')));
   if (!parsed.success) throw new TypeError(`${route.id}: the daemon's answer is not one of the contract`, { cause: parsed.error });
   return { ...parsed.data, headers: checkedHeaders(route, parsed.data.headers) };
 };
 
 /** The headers as they are. Throws a TypeError for a character that could end a line. */
-export const checkedHeaders = (route: Pick<PlatformRoute, 'id'>, headers: AnswerHeaders): AnswerHeaders => {
+export const checkedHeaders = (route: Pick<EnvelopeRoute, 'id'>, headers: AnswerHeaders): AnswerHeaders => {
   for (const [name, value] of Object.entries(headers)) {
     for (const line of Array.isArray(value) ? value : [value]) {
       if (line !== undefined && !headerValue.test(line)) throw new TypeError(`${route.id}: the daemon's header ${name} has a character that no header may have`);
@@ -65,7 +66,7 @@ export const pageAnswer = (answer: Answer, cookies: readonly string[] = []): Ans
 };
 
 /** The coded error that a daemon's error answer becomes; a TypeError for one that is a bug or has no code. */
-export const daemonError = (route: Pick<PlatformRoute, 'id'>, answer: LinkAnswer): Error => {
+export const daemonError = (route: Pick<EnvelopeRoute, 'id'>, answer: LinkAnswer): Error => {
   const value = jsonIn(answer.body.toString('utf8'));
   const { code, message, details } = isRecord(value) ? value : {};
   if (typeof code !== 'string' || errorEntry(code).kind === 'bug') {
@@ -87,6 +88,18 @@ export interface Refused {
   readonly correlation: string | undefined;
 }
 
+/** Words of the deployments' surface for what has another name elsewhere (decisions, Deployment services). */
+const deploymentWords: Readonly<Record<string, 'invalid_argument' | 'unauthorized'>> = {
+  validation_error: 'invalid_argument', bad_request: 'invalid_argument', bad_user_id: 'invalid_argument', bad_bearer: 'unauthorized',
+};
+
+/** What a caller of this route is shown. */
+export const refusedBy = (route: Pick<EnvelopeRoute, 'surface' | 'invalidStatus'>, error: unknown, log: Log): Refused => {
+  const refused = refusedOf(error, route.invalidStatus, log);
+  const code = route.surface === 'deployment' ? deploymentWords[refused.code] : undefined;
+  return code === undefined ? refused : { ...refused, code, status: errors[code].http };
+};
+
 /** A value that is not coded, or a bug, is logged in full under a correlation id. `invalidStatus`: of `validation_error`, default 422. */
 export const refusedOf = (error: unknown, invalidStatus: PlatformRoute['invalidStatus'], log: Log): Refused => {
   if (error instanceof CodedError && error.entry.kind !== 'bug' && error.entry.http !== 499) {
@@ -101,7 +114,10 @@ export const refusedOf = (error: unknown, invalidStatus: PlatformRoute['invalidS
 const limited: ReadonlySet<string> = new Set(['rate_limited', 'rate_limit_exceeded', 'slow_down']);
 const limitHeaders = [['retry_after', 'retry-after'], ['limit', 'x-ratelimit-limit'], ['remaining', 'x-ratelimit-remaining'], ['reset', 'x-ratelimit-reset']] as const;
 
-const headersOf = ({ status, code, details, correlation }: Refused, auth: PlatformRoute['auth']): Record<string, string> => {
+/** Ways to authenticate that a bearer satisfies (RFC 6750 section 3). */
+const bearerKinds: ReadonlySet<EnvelopeRoute['auth']['kind']> = new Set(['access', 'person', 'deployment']);
+
+const headersOf = ({ status, code, details, correlation }: Refused, auth: EnvelopeRoute['auth']): Record<string, string> => {
   const headers: Record<string, string> = { ...usual };
   if (limited.has(code)) {
     for (const [detail, header] of limitHeaders) {
@@ -109,7 +125,7 @@ const headersOf = ({ status, code, details, correlation }: Refused, auth: Platfo
       if (typeof value === 'number' && Number.isFinite(value)) headers[header] = String(value);
     }
   }
-  if (status === 401 && auth.kind === 'access') headers['www-authenticate'] = 'Bearer';
+  if (status === 401 && bearerKinds.has(auth.kind)) headers['www-authenticate'] = 'Bearer';
   if (correlation !== undefined) headers['x-correlation-id'] = correlation;
   return headers;
 };
@@ -131,7 +147,7 @@ export const envelope = ({ code, message, details }: Pick<Refused, 'code' | 'mes
   ({ error: { code, message, ...(Object.keys(details).length === 0 ? {} : { details }) } });
 
 /** The error answer of a route, in its shape. */
-export const refusalAnswer = (route: Pick<PlatformRoute, 'errorShape' | 'auth'>, refused: Refused): Answer => {
+export const refusalAnswer = (route: Pick<EnvelopeRoute, 'errorShape' | 'auth'>, refused: Refused): Answer => {
   const headers = headersOf(refused, route.auth);
   switch (route.errorShape ?? 'envelope') {
     case 'oauth': {

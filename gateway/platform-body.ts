@@ -7,7 +7,7 @@
  */
 import { z } from 'zod';
 import { coded, type CodedError } from '../contracts/errors.ts';
-import type { PlatformRoute } from '../contracts/platform.ts';
+import type { EnvelopeRoute } from '../contracts/platform-routes.ts';
 import { formType } from './platform-request.ts';
 
 const refusal = (issues: readonly { readonly field: string; readonly constraint: string }[]): CodedError =>
@@ -36,7 +36,7 @@ const fieldsOf = (text: string, what: 'query' | 'form'): Record<string, string> 
 };
 
 /** Undefined where the route has no query; what comes there is not read. */
-export const readPlatformQuery = (route: PlatformRoute, query: string): unknown =>
+export const readPlatformQuery = (route: EnvelopeRoute, query: string): unknown =>
   route.query === undefined ? undefined : checkInput(route.query, fieldsOf(query, 'query'));
 
 export interface ReadBody {
@@ -70,7 +70,7 @@ export const readForm = (bytes: Uint8Array): { readonly fields: Readonly<Record<
 };
 
 /** `contentType` without parameters. Throws `validation_error`. A request without body and type has the empty object. */
-export const readPlatformBody = (route: PlatformRoute, contentType: string, bytes: Uint8Array): ReadBody => {
+export const readPlatformBody = (route: EnvelopeRoute, contentType: string, bytes: Uint8Array): ReadBody => {
   if (route.body === undefined) return { body: undefined, fields: {}, csrf: '' };
   if (contentType === formType && route.form === true) {
     const { fields, csrf } = readForm(bytes);

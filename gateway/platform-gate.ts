@@ -9,7 +9,7 @@
 import { hash } from 'node:crypto';
 import { isAccountId } from '../contracts/ids.ts';
 import { limits } from '../contracts/limits.ts';
-import type { PlatformRoute } from '../contracts/platform.ts';
+import type { EnvelopeRoute } from '../contracts/platform-routes.ts';
 import { addressTokens } from '../contracts/subjects.ts';
 import { isApiKey, type AccessVerifier } from './access.ts';
 import type { HeldBody } from './bodies.ts';
@@ -27,6 +27,12 @@ export interface PlatformAdmitted {
   readonly believed: () => void;
 }
 
+/** Lets requests to routes of one surface in. */
+export interface RouteGate {
+  /** Throws or rejects with what the request is refused with. */
+  admit(route: EnvelopeRoute, request: PlatformRequest, held: HeldBody): PlatformAdmitted | Promise<PlatformAdmitted>;
+}
+
 export interface PlatformGateOptions {
   readonly gate: Gate;
   readonly access: AccessVerifier;
@@ -34,12 +40,12 @@ export interface PlatformGateOptions {
   readonly baseUrl: string;
 }
 
-const nothing = (): void => undefined;
+export const nothing = (): void => undefined;
 const userKey = (userId: string): string => addressTokens({ org: `u-${userId}`, type: 'user', key: userId });
 /** A bucket's key for a bearer secret: its hash, so that no bucket listing shows it. */
-const secretKey = (token: string): string => `secret ${hash('sha256', token, 'base64url')}`;
+export const secretKey = (token: string): string => `secret ${hash('sha256', token, 'base64url')}`;
 
-export class PlatformGate {
+export class PlatformGate implements RouteGate {
   readonly #options: PlatformGateOptions;
 
   constructor(options: PlatformGateOptions) {
@@ -50,7 +56,7 @@ export class PlatformGate {
    * A body that may be larger than `limits.bodyMaxBytes` counts as an upload of its caller. Throws or rejects with `rate_limited`, `forbidden`,
    * `unauthorized`, `upstream_unavailable` (no keys yet).
    */
-  admit(route: PlatformRoute, request: PlatformRequest, held: HeldBody): PlatformAdmitted | Promise<PlatformAdmitted> {
+  admit(route: EnvelopeRoute, request: PlatformRequest, held: HeldBody): PlatformAdmitted | Promise<PlatformAdmitted> {
     const enter = (admitted: PlatformAdmitted): PlatformAdmitted => {
       if (route.bodyMaxBytes > limits.bodyMaxBytes && admitted.bucket !== undefined) held.upload(admitted.bucket);
       return admitted;
@@ -59,7 +65,7 @@ export class PlatformGate {
     return admitted instanceof Promise ? admitted.then(enter) : enter(admitted);
   }
 
-  #admit(route: PlatformRoute, request: PlatformRequest): PlatformAdmitted | Promise<PlatformAdmitted> {
+  #admit(route: EnvelopeRoute, request: PlatformRequest): PlatformAdmitted | Promise<PlatformAdmitted> {
     const { gate } = this.#options;
     gate.checkAddress(request.address);
     if (!this.#isOwnSite(route, request)) throw gate.refused(request.address, 'forbidden', 'This may only be done from a page of this site.');
@@ -71,6 +77,10 @@ export class PlatformGate {
         return this.#cookie(route.auth.optional === true, request);
       case 'access':
         return this.#bearer(request);
+      case 'person':
+        return request.authorization === '' ? this.#cookie(false, request) : this.#bearer(request);
+      case 'deployment':
+        throw new TypeError(`${route.id} is no route of the platform.`);
     }
   }
 
@@ -143,8 +153,8 @@ export class PlatformGate {
    * What browsers say of where a request comes from (Fetch Metadata; RFC 6454). Programs say nothing and hold a bearer. The OAuth endpoints
    * take no cookie and give nothing to whoever cannot read the answer.
    */
-  #isOwnSite({ auth, method, errorShape }: PlatformRoute, { origin, fetchSite, host }: PlatformRequest): boolean {
-    if (auth.kind === 'access' || errorShape === 'oauth') return true;
+  #isOwnSite({ auth, method, errorShape }: EnvelopeRoute, { origin, fetchSite, host, authorization }: PlatformRequest): boolean {
+    if (auth.kind === 'access' || (auth.kind === 'person' && authorization !== '') || errorShape === 'oauth') return true;
     if (method === 'GET') return auth.kind === 'none' || fetchSite === '' || fetchSite === 'same-origin' || fetchSite === 'none';
     if (fetchSite !== '' && fetchSite !== 'same-origin') return false;
     return origin === '' || origin === this.#options.baseUrl || origin === `https://${host.toLowerCase()}`;

@@ -4,7 +4,8 @@
  * Guarantee: the daemon learns the address, the cut User-Agent, the CSRF proof, the cookies and headers that the route names, and nothing else.
  */
 import { limits } from '../contracts/limits.ts';
-import { cookieNames, type PlatformRoute, type RequestContext } from '../contracts/platform.ts';
+import { cookieNames, type RequestContext } from '../contracts/platform.ts';
+import type { EnvelopeRoute } from '../contracts/platform-routes.ts';
 import { prefersHtml } from './accept.ts';
 import { cookieIn } from './cookies.ts';
 import type { RequestHead } from './endpoint.ts';
@@ -49,14 +50,14 @@ export const readHead = (head: RequestHead, named: readonly string[] = []): Plat
 };
 
 /** What the daemon is told of a request to this route. `csrf`: the proof, from the header or the form. */
-export const contextFor = (route: PlatformRoute, request: PlatformRequest, csrf: string): RequestContext => {
+export const contextFor = (route: EnvelopeRoute, request: PlatformRequest, csrf: string): RequestContext => {
   const cookies = (route.cookies ?? []).flatMap((name) => {
     const value = cookieIn(request.cookies, name);
     return value === undefined ? [] : [[name, value] as const];
   });
   return {
     ip: request.address, user_agent: request.userAgent,
-    ...(route.auth.kind === 'cookie' && csrf !== '' ? { csrf } : {}),
+    ...((route.auth.kind === 'cookie' || route.auth.kind === 'person') && csrf !== '' ? { csrf } : {}),
     ...(cookies.length === 0 ? {} : { cookies: Object.fromEntries(cookies) }),
     ...(Object.keys(request.named).length === 0 ? {} : { headers: request.named }),
     ...(request.params.length === 0 ? {} : { params: [...request.params] }),

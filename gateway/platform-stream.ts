@@ -1,11 +1,11 @@
 /**
- * The platform's routes that are answered over a link stream (chat): admission, body and errors as for every platform route; the answer whole
+ * Routes of the platform and of deployments that are answered over a link stream (chat): admission, body and errors as for every platform route; the answer whole
  * or in pieces, as the daemon says.
  */
 import { chatError, sseData, sseType } from '../contracts/chat.ts';
 import { coded, CodedError, errors } from '../contracts/errors.ts';
-import type { PlatformRoute, StreamHead } from '../contracts/platform.ts';
-import { platformRouteList } from '../contracts/platform-routes.ts';
+import type { StreamHead } from '../contracts/platform.ts';
+import type { EnvelopeRoute } from '../contracts/platform-routes.ts';
 import { isUiStream, uiFailure, uiPartFailure } from '../contracts/ui-chat.ts';
 import type { Answer } from './answer.ts';
 import type { HeldBody } from './bodies.ts';
@@ -15,14 +15,14 @@ import type { Endpoint, Exchange } from './endpoint.ts';
 import type { Link } from './link.ts';
 import type { Log } from './log.ts';
 import type { Metrics } from './metrics.ts';
-import { checkedHeaders, daemonError, refusalAnswer, refusedOf, successAnswer } from './platform-answer.ts';
+import { checkedHeaders, daemonError, refusalAnswer, refusedBy, successAnswer } from './platform-answer.ts';
 import { readPlatformBody, readPlatformQuery } from './platform-body.ts';
-import { isDisbelief, type PlatformAdmitted, type PlatformGate } from './platform-gate.ts';
+import { isDisbelief, type PlatformAdmitted, type RouteGate } from './platform-gate.ts';
 import { contextFor, readHead, type PlatformRequest } from './platform-request.ts';
 import { openStreamed, type Streamed } from './streamed.ts';
 
 export interface PlatformStreamOptions {
-  readonly platformGate: PlatformGate;
+  readonly routeGate: RouteGate;
   readonly link: Link;
   readonly credits: Credits;
   readonly metrics: Metrics;
@@ -31,22 +31,24 @@ export interface PlatformStreamOptions {
 }
 
 /** The last event of a stream whose daemon was lost, in the shape of the stream. */
-const lostEvent = (route: PlatformRoute) => ({ headers }: StreamHead): string | undefined => {
+const lostEvent = (route: EnvelopeRoute) => ({ headers }: StreamHead): string | undefined => {
   if (headers['content-type']?.startsWith(sseType) !== true) return undefined;
   const { http, message } = errors.upstream_unavailable;
   const error = { code: 'upstream_unavailable', message } as const;
+  // How a deployment's stream ends is a matter of its format.
+  if (route.surface === 'deployment') return undefined;
   if (route.errorShape === 'openai') return sseData(chatError(http, error));
   return isUiStream(headers) ? sseData(uiFailure(error)) : sseData(uiPartFailure(error));
 };
 
 class StreamExchange implements Exchange {
   readonly #options: PlatformStreamOptions;
-  readonly #route: PlatformRoute;
+  readonly #route: EnvelopeRoute;
   readonly #request: PlatformRequest;
   #admitted: PlatformAdmitted | undefined;
   #held: HeldBody | undefined;
 
-  constructor(options: PlatformStreamOptions, route: PlatformRoute, request: PlatformRequest) {
+  constructor(options: PlatformStreamOptions, route: EnvelopeRoute, request: PlatformRequest) {
     this.#options = options;
     this.#route = route;
     this.#request = request;
@@ -57,7 +59,7 @@ class StreamExchange implements Exchange {
     const enter = (admitted: PlatformAdmitted): void => {
       this.#admitted = admitted;
     };
-    const admitted = this.#options.platformGate.admit(this.#route, this.#request, held);
+    const admitted = this.#options.routeGate.admit(this.#route, this.#request, held);
     return admitted instanceof Promise ? admitted.then(enter) : enter(admitted);
   }
 
@@ -78,7 +80,7 @@ class StreamExchange implements Exchange {
   }
 
   refuse(error: unknown): Answer {
-    return this.#counted(refusalAnswer(this.#route, refusedOf(error, this.#route.invalidStatus, this.#options.log)));
+    return this.#counted(refusalAnswer(this.#route, refusedBy(this.#route, error, this.#options.log)));
   }
 
   /** The body has left this process when this returns; the answer may take minutes. */
@@ -113,8 +115,9 @@ class StreamExchange implements Exchange {
   }
 }
 
-export const platformStreamEndpoints = (options: PlatformStreamOptions): readonly Endpoint[] =>
-  platformRouteList.filter((route) => route.serve.by === 'stream').map((route) => ({
-    surface: 'platform', method: route.method, path: route.path, takesBody: route.body !== undefined, bodyMaxBytes: route.bodyMaxBytes,
+/** Those of these routes that are answered over a link stream. */
+export const platformStreamEndpoints = (options: PlatformStreamOptions, routes: readonly EnvelopeRoute[]): readonly Endpoint[] =>
+  routes.filter((route) => route.serve.by === 'stream').map((route) => ({
+    surface: route.surface, method: route.method, path: route.path, takesBody: route.body !== undefined, bodyMaxBytes: route.bodyMaxBytes,
     begin: (head) => new StreamExchange(options, route, readHead(head, route.headers)),
   }));

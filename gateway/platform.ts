@@ -6,8 +6,8 @@
  * platform-answer.ts. Knows no uWebSockets.js.
  */
 import { coded, CodedError } from '../contracts/errors.ts';
-import type { PlatformCall, PlatformRoute, RequestContext } from '../contracts/platform.ts';
-import { platformRouteList } from '../contracts/platform-routes.ts';
+import type { PlatformCall, RequestContext } from '../contracts/platform.ts';
+import { platformRouteList, type EnvelopeRoute } from '../contracts/platform-routes.ts';
 import type { Answer } from './answer.ts';
 import type { HeldBody } from './bodies.ts';
 import type { Clock } from './clock.ts';
@@ -17,14 +17,14 @@ import type { Link } from './link.ts';
 import type { Log } from './log.ts';
 import type { Metrics } from './metrics.ts';
 import type { Ask, Asked, FormOutcome, PageHandler, PageRequest, Pages } from './page.ts';
-import { answerJson, daemonError, pageAnswer, readAnswer, refusalAnswer, refusedOf, successAnswer } from './platform-answer.ts';
+import { answerJson, daemonError, pageAnswer, readAnswer, refusalAnswer, refusedBy, refusedOf, successAnswer } from './platform-answer.ts';
 import { checkInput, readForm, readPlatformBody, readPlatformQuery } from './platform-body.ts';
-import { isDisbelief, type PlatformAdmitted, type PlatformGate } from './platform-gate.ts';
+import { isDisbelief, type PlatformAdmitted, type RouteGate } from './platform-gate.ts';
 import { contextFor, formType, readHead, type PlatformRequest } from './platform-request.ts';
 
 export interface PlatformOptions {
   readonly gate: Gate;
-  readonly platformGate: PlatformGate;
+  readonly routeGate: RouteGate;
   readonly link: Link;
   readonly metrics: Metrics;
   readonly clock: Clock;
@@ -43,7 +43,7 @@ interface Reply extends Asked {
 }
 
 /** One call of a platform route over the link. Rejects with the daemon's refusal. */
-const call = async ({ link, metrics, clock }: PlatformOptions, route: PlatformRoute, sent: Sent): Promise<Reply> => {
+const call = async ({ link, metrics, clock }: PlatformOptions, route: EnvelopeRoute, sent: Sent): Promise<Reply> => {
   const { token, signal, partitionKey, ...rest } = sent;
   const startedMs = clock.monotonicMs();
   try {
@@ -56,12 +56,12 @@ const call = async ({ link, metrics, clock }: PlatformOptions, route: PlatformRo
   }
 };
 
-const routeById: ReadonlyMap<string, PlatformRoute> = new Map(platformRouteList.map((route) => [route.id, route]));
+const routeById: ReadonlyMap<string, EnvelopeRoute> = new Map(platformRouteList.map((route) => [route.id, route]));
 
 /** `ask` of one page's request. */
 const askFor = (options: PlatformOptions, request: PlatformRequest, csrf: string, signal: AbortSignal): Ask => async (routeId, input = {}) => {
   const route = routeById.get(routeId);
-  if (route === undefined || route.auth.kind === 'access') throw new TypeError(`A page asked for ${routeId}, which is no route that a page may ask.`);
+  if (route === undefined || (route.auth.kind !== 'cookie' && route.auth.kind !== 'none')) throw new TypeError(`A page asked for ${routeId}, which is no route that a page may ask.`);
   const token = route.auth.kind === 'cookie' ? request.session : '';
   if (token === undefined && !(route.auth.kind === 'cookie' && route.auth.optional === true)) throw coded('unauthorized');
   const query = route.query === undefined ? undefined : checkInput(route.query, input.query ?? {});
@@ -81,12 +81,12 @@ const askless: ReadonlySet<string> = new Set(['rate_limited', 'overloaded', 'pay
 
 class RouteExchange implements Exchange {
   readonly #options: PlatformOptions;
-  readonly #route: PlatformRoute;
+  readonly #route: EnvelopeRoute;
   readonly #request: PlatformRequest;
   readonly #page: PageHandler | undefined;
   #admitted: PlatformAdmitted | undefined;
 
-  constructor(options: PlatformOptions, route: PlatformRoute, request: PlatformRequest) {
+  constructor(options: PlatformOptions, route: EnvelopeRoute, request: PlatformRequest) {
     this.#options = options;
     this.#route = route;
     this.#request = request;
@@ -94,12 +94,12 @@ class RouteExchange implements Exchange {
   }
 
   admit(held: HeldBody): void | Promise<void> {
-    const { gate, platformGate } = this.#options;
+    const { gate, routeGate } = this.#options;
     if (this.#page !== undefined) return gate.takeAddress(this.#request.address);
     const enter = (admitted: PlatformAdmitted): void => {
       this.#admitted = admitted;
     };
-    const admitted = platformGate.admit(this.#route, this.#request, held);
+    const admitted = routeGate.admit(this.#route, this.#request, held);
     return admitted instanceof Promise ? admitted.then(enter) : enter(admitted);
   }
 
@@ -163,7 +163,7 @@ class RouteExchange implements Exchange {
 
   /** Never rejects. */
   async #refusedForm(error: unknown, fields: Readonly<Record<string, string>>, csrf: string, signal: AbortSignal): Promise<Answer> {
-    const refused = refusedOf(error, this.#route.invalidStatus, this.#options.log);
+    const refused = refusedBy(this.#route, error, this.#options.log);
     if (signal.aborted) return this.#counted(refusalAnswer(this.#route, refused));
     try {
       const { status, code, message, details } = refused;
@@ -175,7 +175,7 @@ class RouteExchange implements Exchange {
   }
 
   #refusal(error: unknown): Answer {
-    return this.#counted(refusalAnswer(this.#route, refusedOf(error, this.#route.invalidStatus, this.#options.log)));
+    return this.#counted(refusalAnswer(this.#route, refusedBy(this.#route, error, this.#options.log)));
   }
 
   #counted(answer: Answer): Answer {
@@ -211,13 +211,13 @@ const pageEndpoint = (options: PlatformOptions, path: string, page: PageHandler)
   },
 });
 
-/** All routes and pages of the platform. */
-export const platformEndpoints = (options: PlatformOptions): readonly Endpoint[] => {
-  const served = platformRouteList.filter((route) => route.serve.by !== 'stream');
+/** Those of these routes that are answered at once, and all pages. */
+export const platformEndpoints = (options: PlatformOptions, routes: readonly EnvelopeRoute[]): readonly Endpoint[] => {
+  const served = routes.filter((route) => route.serve.by !== 'stream');
   const gets = new Set(served.filter((route) => route.method === 'GET').map((route) => route.path));
   return [
     ...served.map((route): Endpoint => ({
-      surface: 'platform', method: route.method, path: route.path, takesBody: route.body !== undefined, bodyMaxBytes: route.bodyMaxBytes,
+      surface: route.surface, method: route.method, path: route.path, takesBody: route.body !== undefined, bodyMaxBytes: route.bodyMaxBytes,
       begin: (head) => new RouteExchange(options, route, readHead(head, route.headers)),
     })),
     ...[...options.pages.routes].flatMap(([name, page]) => {

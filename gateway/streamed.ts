@@ -7,7 +7,8 @@
 import { closeCodes } from '../contracts/close.ts';
 import { coded } from '../contracts/errors.ts';
 import { limits } from '../contracts/limits.ts';
-import { streamHead, type PlatformRoute, type StreamHead } from '../contracts/platform.ts';
+import { streamHead, type StreamHead } from '../contracts/platform.ts';
+import type { EnvelopeRoute } from '../contracts/platform-routes.ts';
 import type { PieceOutlet, Pieces } from './answer.ts';
 import type { Credits } from './credit.ts';
 import type { Link, LinkStream } from './link.ts';
@@ -15,7 +16,7 @@ import type { Link, LinkStream } from './link.ts';
 export interface StreamedOptions {
   readonly link: Link;
   readonly credits: Credits;
-  readonly route: PlatformRoute;
+  readonly route: EnvelopeRoute;
   readonly token: string;
   readonly body: string;
   readonly partitionKey?: string | undefined;

@@ -10,6 +10,7 @@ import { randomUUID } from 'node:crypto';
 import type { z } from 'zod';
 import { coded, CodedError, errorEntry, shown } from '../../contracts/errors.ts';
 import { limits } from '../../contracts/limits.ts';
+import type { DeploymentRoute } from '../../contracts/deployment.ts';
 import type { PlatformRoute } from '../../contracts/platform.ts';
 import type { Route, UserPrincipal } from '../../contracts/routes.ts';
 import { parseJson, parseValue } from '../../contracts/validate.ts';
@@ -44,6 +45,8 @@ export interface ServeOptions {
   readonly handlers: Readonly<Record<string, DaemonHandler>>;
   /** Runs a request of the platform surface; its errors are turned into answers here. Absent = those routes are `not_found`. */
   readonly platform?: ((call: Call<PlatformRoute>) => Promise<Answer>) | undefined;
+  /** The same for deployments' services. */
+  readonly deployments?: ((call: Call<DeploymentRoute>) => Promise<Answer>) | undefined;
   readonly log: Log;
 }
 
@@ -84,6 +87,10 @@ export const createServe = (options: ServeOptions): ((call: Call) => Promise<Ans
         if (options.platform === undefined) throw coded('not_found');
         return await options.platform(call);
       }
+      if (isDeployment(call)) {
+        if (options.deployments === undefined) throw coded('not_found');
+        return await options.deployments(call);
+      }
       if (!isEdge(call)) throw coded('unknown_route');
       const { status, body } = await run(call);
       const schema = answerOf(call.route, status);
@@ -98,6 +105,7 @@ export const createServe = (options: ServeOptions): ((call: Call) => Promise<Ans
 };
 
 const isPlatform = (call: Call): call is Call<PlatformRoute> => call.route.surface === 'platform';
+const isDeployment = (call: Call): call is Call<DeploymentRoute> => call.route.surface === 'deployment';
 const isEdge = (call: Call): call is Call<Route> => call.route.surface === 'edge';
 
 /** What the daemon's part of the answer must be: a route that the gateway mints for has one of its own. */

@@ -7,6 +7,7 @@
 import type { z } from 'zod';
 import { closeCodes, type CloseName } from '../../contracts/close.ts';
 import { CodedError } from '../../contracts/errors.ts';
+import type { DeploymentRoute } from '../../contracts/deployment.ts';
 import type { PlatformRoute } from '../../contracts/platform.ts';
 import { streamOpen, type Route } from '../../contracts/routes.ts';
 import { parseJson, parseValue } from '../../contracts/validate.ts';
@@ -23,11 +24,13 @@ export interface StreamsOptions {
   readonly actors: Pick<Sender, 'ask'>;
   /** Serves streams of the platform surface (chat). Absent = they are refused. */
   readonly platform?: ((stream: Stream, route: PlatformRoute) => void) | undefined;
+  /** Serves streams of deployments. Absent = they are refused. */
+  readonly deployments?: ((stream: Stream, route: DeploymentRoute) => void) | undefined;
   readonly log: Log;
 }
 
 /** Serves the streams that gateways open. */
-export const createStreams = ({ admission, hub, actors, platform, log }: StreamsOptions): ((stream: Stream) => void) => {
+export const createStreams = ({ admission, hub, actors, platform, deployments, log }: StreamsOptions): ((stream: Stream) => void) => {
   const serve = async (stream: Stream, route: Route): Promise<void> => {
     let lost = false;
     let leave = (): void => undefined;
@@ -72,9 +75,10 @@ export const createStreams = ({ admission, hub, actors, platform, log }: Streams
 
   return (stream) => {
     const { route } = stream;
-    if (route.surface === 'platform') {
-      if (platform === undefined) stream.close(closeCodes.internal_error.code, closeCodes.internal_error.reason);
-      else platform(stream, route);
+    if (route.surface !== 'edge') {
+      if (platform === undefined || deployments === undefined) stream.close(closeCodes.internal_error.code, closeCodes.internal_error.reason);
+      else if (route.surface === 'platform') platform(stream, route);
+      else deployments(stream, route);
       return;
     }
     serve(stream, route).catch((error: unknown) => {

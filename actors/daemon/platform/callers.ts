@@ -60,6 +60,14 @@ export const createCallers = ({ actors, tokens, bearers, csrfOf, verifyKey }: Ca
   return {
     authorise: async (route, token, context) => {
       const { auth } = route;
+      /** Nothing but a page's request to us changes something with a cookie. */
+      const ofPage = async (): Promise<Caller> => {
+        const caller = await ofCookie(token);
+        if (route.method !== 'GET' && !sameBytes(Buffer.from(context.csrf ?? ''), Buffer.from(csrfOf(token)))) {
+          throw coded('forbidden', 'The CSRF proof is missing or not of this session.');
+        }
+        return caller;
+      };
       switch (auth.kind) {
         case 'none':
           return undefined;
@@ -69,12 +77,11 @@ export const createCallers = ({ actors, tokens, bearers, csrfOf, verifyKey }: Ca
         case 'cookie': {
           if (auth.optional === true) return token === '' ? undefined : orNobody(ofCookie(token));
           if (token === '') throw coded('unauthorized');
-          const caller = await ofCookie(token);
-          if (route.method !== 'GET' && !sameBytes(Buffer.from(context.csrf ?? ''), Buffer.from(csrfOf(token)))) {
-            throw coded('forbidden', 'The CSRF proof is missing or not of this session.');
-          }
-          return caller;
+          return ofPage();
         }
+        case 'person':
+          if (token === '') throw coded('unauthorized');
+          return bearers.cookieUser(token) === undefined ? ofAccess(token) : ofPage();
       }
     },
   };

@@ -9,6 +9,7 @@ import { z } from 'zod';
 import { coded, CodedError } from '../../../contracts/errors.ts';
 import { limits } from '../../../contracts/limits.ts';
 import { platformCall, type AnswerHeaders, type Caller, type PlatformAnswer, type PlatformRoute, type RequestContext } from '../../../contracts/platform.ts';
+import type { EnvelopeRoute } from '../../../contracts/platform-routes.ts';
 import { parseJson } from '../../../contracts/validate.ts';
 import type { Sender } from '../../runtime/message.ts';
 import type { Answer, Call } from '../link-call.ts';
@@ -102,14 +103,15 @@ export const createPlatformServe = ({ callers, actors, handlers }: PlatformServe
 };
 
 /** The link's body of a platform call. Throws `payload_too_large`, `bad_request`. */
-export const envelopeOf = (call: Pick<Call<PlatformRoute>, 'route' | 'body'>): z.output<typeof platformCall> => {
+export const envelopeOf = (call: Pick<Call<EnvelopeRoute>, 'route' | 'body'>): z.output<typeof platformCall> => {
   if (call.body.length > call.route.bodyMaxBytes + limits.headMaxBytes) throw coded('payload_too_large');
   const parsed = platformCall.safeParse(parseJson(call.body.toString('utf8')));
   if (!parsed.success) throw new CodedError('bad_request');
   return parsed.data;
 };
 
-const textOf = (route: PlatformRoute, { status, body, text }: PlatformResult): string => {
+/** The text of a handler's answer, checked with its route's schema for the status. Throws (a bug) for one that is not the route's. */
+export const textOf = (route: EnvelopeRoute, { status, body, text }: PlatformResult): string => {
   const schema = route.answers[status];
   if (schema === undefined) throw new TypeError(`${route.id} answered with status ${status}, which its route does not have`);
   if (schema === 'empty') return '';

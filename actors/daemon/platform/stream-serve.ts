@@ -8,6 +8,7 @@ import { randomUUID } from 'node:crypto';
 import { coded, CodedError, errorEntry, shown } from '../../../contracts/errors.ts';
 import { limits } from '../../../contracts/limits.ts';
 import type { PlatformRoute } from '../../../contracts/platform.ts';
+import type { EnvelopeRoute } from '../../../contracts/platform-routes.ts';
 import type { Stream } from '../link-stream.ts';
 import type { Log } from '../log.ts';
 import type { Outlet } from '../watcher.ts';
@@ -17,13 +18,15 @@ import { StreamAnswer } from './stream-answer.ts';
 /** Answers one route; resolves when the answer has ended. */
 export type StreamHandler = (request: Omit<PlatformHandlerRequest, 'deadlineAt'>, answer: StreamAnswer) => Promise<void>;
 
-export interface PlatformStreams {
-  readonly open: (stream: Stream, route: PlatformRoute) => void;
+/** Streams that answer routes of one surface. */
+export interface AnswerStreams<Route extends EnvelopeRoute> {
+  readonly open: (stream: Stream, route: Route) => void;
   /** A gateway takes bytes again after it was full. */
   onDrain(peer: Outlet): void;
   /** Resolves when no answer is under way. */
   ended(): Promise<void>;
 }
+export type PlatformStreams = AnswerStreams<PlatformRoute>;
 
 export interface PlatformStreamsOptions {
   readonly callers: Callers;
@@ -32,7 +35,27 @@ export interface PlatformStreamsOptions {
   readonly log: Log;
 }
 
-export const createPlatformStreams = ({ callers, handlers, log }: PlatformStreamsOptions): PlatformStreams => {
+export const createPlatformStreams = ({ callers, handlers, log }: PlatformStreamsOptions): PlatformStreams => createAnswerStreams({
+  log,
+  answer: async (stream, route, answer) => {
+    const handler = Object.hasOwn(handlers, route.id) ? handlers[route.id] : undefined;
+    if (handler === undefined) throw coded('unknown_route');
+    const sent = envelopeOf({ route, body: stream.body });
+    const caller = await callers.authorise(route, stream.token, sent.context);
+    if (caller === undefined) throw coded('unauthorized');
+    const query = route.query === undefined ? undefined : parsePlatform(route.query, sent.query);
+    const body = route.body === undefined ? undefined : parsePlatform(route.body, sent.body);
+    await handler({ caller, token: stream.token, context: sent.context, query, body, signal: answer.signal }, answer);
+  },
+});
+
+export interface AnswerStreamsOptions<Route extends EnvelopeRoute> {
+  /** Verifies and answers one; resolves when the answer has ended. */
+  readonly answer: (stream: Stream, route: Route, answer: StreamAnswer) => Promise<void>;
+  readonly log: Log;
+}
+
+export const createAnswerStreams = <Route extends EnvelopeRoute>({ answer: answerTo, log }: AnswerStreamsOptions<Route>): AnswerStreams<Route> => {
   const running = new Map<Stream, StreamAnswer>();
   const waiting = new Set<() => void>();
   const over = (stream: Stream): void => {
@@ -42,19 +65,12 @@ export const createPlatformStreams = ({ callers, handlers, log }: PlatformStream
     waiting.clear();
   };
 
-  const run = async (stream: Stream, route: PlatformRoute, answer: StreamAnswer): Promise<void> => {
+  const run = async (stream: Stream, route: Route, answer: StreamAnswer): Promise<void> => {
     if (running.size > limits.chatStreamsMax) throw coded('overloaded');
-    const handler = Object.hasOwn(handlers, route.id) ? handlers[route.id] : undefined;
-    if (handler === undefined) throw coded('unknown_route');
-    const sent = envelopeOf({ route, body: stream.body });
-    const caller = await callers.authorise(route, stream.token, sent.context);
-    if (caller === undefined) throw coded('unauthorized');
-    const query = route.query === undefined ? undefined : parsePlatform(route.query, sent.query);
-    const body = route.body === undefined ? undefined : parsePlatform(route.body, sent.body);
-    await handler({ caller, token: stream.token, context: sent.context, query, body, signal: answer.signal }, answer);
+    await answerTo(stream, route, answer);
   };
 
-  const fail = async (error: unknown, route: PlatformRoute, answer: StreamAnswer): Promise<void> => {
+  const fail = async (error: unknown, route: Route, answer: StreamAnswer): Promise<void> => {
     if (answer.signal.aborted) return;
     const { status, body } = refusalOf(error, route, log);
     if (answer.begun) answer.cut();
@@ -79,7 +95,7 @@ export const createPlatformStreams = ({ callers, handlers, log }: PlatformStream
 };
 
 /** The error answer for what was thrown; one that is not coded is in the log only. */
-const refusalOf = (error: unknown, route: PlatformRoute, log: Log): { readonly status: number; readonly body: string } => {
+const refusalOf = (error: unknown, route: EnvelopeRoute, log: Log): { readonly status: number; readonly body: string } => {
   if (error instanceof CodedError && error.entry.kind !== 'bug') return { status: error.entry.http, body: JSON.stringify(shown(error)) };
   const correlationId = randomUUID();
   log.error({ correlation_id: correlationId, route: route.id, err: error }, 'an answer failed on our side');
