@@ -23,6 +23,8 @@ import { argumentsOf, fold, initialCompletions, runningOf, type CompletionState,
 
 export interface CompletionDeps extends LoopDeps {
   readonly blobs: Pick<Blobs, 'get'>;
+  /** Default `limits.completionHoldMs`. */
+  readonly holdMs?: number;
 }
 
 const nothing = z.strictObject({});
@@ -58,9 +60,9 @@ const messagesOf = (prompt: CompletionPrompt, of: Running): CompletionPrompt['me
   ...of.said,
 ];
 
-/** Resolves when the client takes again, at the latest after `limits.completionHoldMs`. */
-const taking = async (context: EffectContext<CompletionState>, step: StepInput): Promise<void> => {
-  const end = performance.now() + limits.completionHoldMs;
+/** Resolves when the client takes again, at the latest after `holdMs`. */
+const taking = async (context: EffectContext<CompletionState>, step: StepInput, holdMs: number = limits.completionHoldMs): Promise<void> => {
+  const end = performance.now() + holdMs;
   while (streaming(context.state(), step).held && performance.now() < end) {
     await pause(limits.completionHoldLookMs, undefined, { signal: context.signal }).catch(() => { throw coded('aborted'); });
   }
@@ -84,7 +86,7 @@ const runModel = (deps: CompletionDeps) => async (context: EffectContext<Complet
     write: async (at, text) => {
       await context.call('delta', { ...input, at, text });
       // Until then nothing further is written, so that the provider is not read beyond `deltaBufferBytes`.
-      await taking(context, input);
+      await taking(context, input, deps.holdMs);
     },
     call: (call) => context.call('tool_call', { ...input, ...call }),
   });
