@@ -7,7 +7,7 @@ export const deploymentLimits = {
   regulationWindowMs: 3_600_000,
   regulationOutcomesMax: 100,
   /** Outcomes from which on an error rate blocks tools (decisions: 5). */
-  regulationOutcomesMin: 5,
+  regulationErrorEvents: 5,
   /** Milliseconds of event time over which spending counts as burn (decisions: 30 days). */
   regulationBurnMs: 30 * 86_400_000,
   /** Milliseconds that may pass until a gate that is asked notes the time. */

@@ -21,7 +21,7 @@ const stricter = (a: Decision, b: Decision): Decision => (rank[b] > rank[a] ? b 
 const errorRateMax = 0.3;
 const contextMax = 0.95;
 
-const tooManyErrors = (state: RegulationState): boolean => state.outcomes.length >= limits.regulationOutcomesMin && errorRate(state) > errorRateMax;
+const tooManyErrors = (state: RegulationState): boolean => state.outcomes.length >= limits.regulationErrorEvents && errorRate(state) > errorRateMax;
 
 /** The gates by now; `context`: what an operation would use, besides what the latest turn used. */
 export const gatesOf = (state: RegulationState, context = 0): Gates => {

@@ -8,6 +8,8 @@
 import { hash } from 'node:crypto';
 import type { Commit, StoredEvent } from '../../contracts/event.ts';
 import { coded } from '../../contracts/errors.ts';
+import { limits } from '../../contracts/limits.ts';
+import { unpack } from './pack.ts';
 
 export type CommitHead = Omit<Commit, 'ev'>;
 
@@ -41,11 +43,12 @@ const isCommit = (value: unknown): value is Commit =>
   && isCount(value['p']) && typeof value['h'] === 'string' && isCount(value['t'])
   && Array.isArray(value['ev']) && value['ev'].every(isEvent);
 
-/** Throws `journal_unreadable` for bytes that are not a commit of version 1. */
+/** Of a message, packed or not. Throws `journal_unreadable` for bytes that are not a commit of version 1. */
 export const decodeCommit = (data: Uint8Array): Commit => {
+  const plain = unpack(data, limits.turnEventsMaxBytes + limits.commitMaxBytes);
   let value: unknown;
   try {
-    value = JSON.parse(Buffer.from(data.buffer, data.byteOffset, data.byteLength).toString('utf8'));
+    value = JSON.parse(Buffer.from(plain.buffer, plain.byteOffset, plain.byteLength).toString('utf8'));
   } catch (cause) {
     throw coded('journal_unreadable', 'A journal message is not JSON.', { cause });
   }

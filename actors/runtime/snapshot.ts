@@ -8,7 +8,9 @@
  */
 import { z } from 'zod';
 import type { Compiled } from './compile.ts';
+import { limits } from '../../contracts/limits.ts';
 import { Core } from './fold.ts';
+import { unpack } from './pack.ts';
 
 const count = z.int().min(0);
 const stored = z.strictObject({
@@ -52,7 +54,8 @@ export const encodeSnapshot = (body: string, place: Pick<Core, 'seq' | 'hash' | 
 export const decodeSnapshot = (compiled: Compiled, data: Uint8Array): Core | undefined => {
   let value: unknown;
   try {
-    value = JSON.parse(Buffer.from(data.buffer, data.byteOffset, data.byteLength).toString('utf8'));
+    const plain = unpack(data, limits.snapshotPlainMaxBytes);
+    value = JSON.parse(Buffer.from(plain.buffer, plain.byteOffset, plain.byteLength).toString('utf8'));
   } catch {
     return undefined;
   }

@@ -19,12 +19,17 @@ import { encodeEvents, encodeParts, hashOf } from './commit.ts';
 import type { Compiled } from './compile.ts';
 import { earliest, type Core } from './fold.ts';
 import { nameOf } from './name.ts';
+import { pack } from './pack.ts';
 import type { Parked, Site } from './site.ts';
 import { encodeBody, encodeSnapshot, jsonFault } from './snapshot.ts';
 import type { ActiveTurn, TimerRequest } from './turn.ts';
 
-/** Bytes of one turn's events; leaves room for the epoch record that may open the commit. */
-const turnMaxBytes = eventsMaxBytes - 1024;
+/** Room that one turn's events leave for the epoch record that may open the commit. */
+const openingMaxBytes = 1024;
+
+/** Whether a turn's events fit into a commit: as they are, or packed. */
+const fits = (part: string, bytes: number): boolean => bytes <= eventsMaxBytes - openingMaxBytes
+  || (bytes <= limits.turnEventsMaxBytes && (pack(Buffer.from(part), 0)?.byteLength ?? Infinity) <= limits.packedMaxBytes - 2 * openingMaxBytes);
 
 /** The activation, as its writer sees it. */
 export interface WriterOwner extends Parked {
@@ -116,7 +121,7 @@ export class Writer {
     }
     const part = encodeEvents(turn.events);
     const bytes = Buffer.byteLength(part);
-    if (bytes > turnMaxBytes) throw coded('commit_too_large');
+    if (!fits(part, bytes)) throw coded('commit_too_large');
     if (this.#open !== undefined && this.#open.turns > 0 && this.#open.bytes + bytes + 1 > eventsMaxBytes) {
       this.#sealed = this.#open;
       this.#open = undefined;
@@ -209,9 +214,15 @@ export class Writer {
   #append(batch: Batch): void {
     const { core } = this;
     const { compiled, self, partition, epoch } = this.#owner;
-    const data = encodeParts({
+    const plain = encodeParts({
       v: 1, e: epoch, n: batch.number, f: batch.feed, c: batch.feedEnd - batch.feed + 1, m: batch.mark, p: core.seq, h: core.hash, t: batch.time,
     }, batch.parts);
+    const data = pack(plain, limits.commitMaxBytes);
+    if (data === undefined) {
+      // `absorb` has looked at it: a bug.
+      this.#lost(coded('commit_too_large'));
+      return;
+    }
     const appended = this.#site.journal.append(journalSubject(partition, self), data, core.seq);
     // While the append is under way.
     const hash = hashOf(data);
@@ -311,9 +322,10 @@ export class Writer {
   async #saveSnapshot(body: string): Promise<void> {
     const { log, snapshots } = this.#site;
     const { self, partition } = this.#owner;
-    const data = encodeSnapshot(body, this.core);
-    if (data.byteLength > limits.commitMaxBytes) {
-      log.warn({ ...nameOf(self), bytes: data.byteLength }, 'snapshot too large, not written');
+    const plain = encodeSnapshot(body, this.core);
+    const data = plain.byteLength > limits.snapshotPlainMaxBytes ? undefined : pack(plain, limits.commitMaxBytes);
+    if (data === undefined) {
+      log.warn({ ...nameOf(self), bytes: plain.byteLength }, 'snapshot too large, not written');
       return;
     }
     try {

@@ -117,7 +117,7 @@ test('engine schedules - an outcome whose turn does not fit into a commit is tol
   const host = createHost(cluster, { definitions: [definition] });
   await host.ask(address, 'start');
   await settle(cluster);
-  runs[0]?.finish('x'.repeat(limits.commitMaxBytes / 2));
+  runs[0]?.finish('x'.repeat(limits.turnEventsMaxBytes));
   await settle(cluster);
   assert.deepEqual(domainOf(cluster, address), ['noted {"text":"commit_too_large"}']);
   assert.equal(eventsOf(cluster, address).filter((event) => event.k === '$effect.ended').length, 1);

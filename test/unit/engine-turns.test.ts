@@ -1,9 +1,11 @@
 /** Turns: what is validated, what is committed, what is rolled back, what is refused when there is too much. */
 import assert from 'node:assert/strict';
+import { randomBytes } from 'node:crypto';
 import { test } from 'node:test';
 import { z } from 'zod';
 import { coded, refuse } from '../../contracts/errors.ts';
 import { limits } from '../../contracts/limits.ts';
+import { decodeCommit } from '../../actors/runtime/commit.ts';
 import { defineActor } from '../../actors/runtime/define.ts';
 import { createEngine } from '../../actors/runtime/engine.ts';
 import { counter } from '../actors/counter/counter.ts';
@@ -231,12 +233,34 @@ test('engine turns - answers that wait for a commit count as waiting too', async
   host.engine.close();
 });
 
-test('engine turns - a turn larger than a commit is refused, and the actor goes on', async () => {
+test('engine turns - a turn that fits no commit, not even packed, is refused, and the actor goes on', async () => {
   const cluster = createCluster();
   const host = createHost(cluster, { definitions: [odd] });
-  assert.equal(await codeOf(host.ask(oddAddress, 'note', { text: 'é'.repeat(limits.commitMaxBytes / 2) })), 'commit_too_large');
+  assert.equal(await codeOf(host.ask(oddAddress, 'note', { text: 'é'.repeat(limits.turnEventsMaxBytes / 2) })), 'commit_too_large');
+  // Random bytes do not get smaller.
+  assert.equal(await codeOf(host.ask(oddAddress, 'note', { text: randomBytes(limits.packedMaxBytes).toString('base64').slice(0, limits.turnEventsMaxBytes - 1_024) })), 'commit_too_large');
   assert.deepEqual(await host.ask(oddAddress, 'note', { text: 'small' }), { notes: 1 });
   host.engine.close();
+});
+
+test('engine turns - a turn larger than a plain commit is packed, found again by the next activation, and shares its commit with none', async () => {
+  const cluster = createCluster();
+  const host = createHost(cluster, { definitions: [odd] });
+  await host.ask(oddAddress, 'count');
+  cluster.stores.journal.faults.hold();
+  const text = randomBytes(limits.commitMaxBytes * 0.75).toString('base64');
+  assert.ok(text.length >= limits.commitMaxBytes);
+  const answers = Promise.all(['a', text, 'b'].map((note) => host.ask(oddAddress, 'note', { text: note })));
+  cluster.stores.journal.faults.release();
+  await answers;
+  const messages = cluster.stores.journal.messages(subjectOf(oddAddress));
+  assert.ok(messages.every(({ data }) => data.byteLength <= limits.packedMaxBytes));
+  const large = messages.map(({ data }) => decodeCommit(data)).find(({ ev }) => ev.some(({ d }) => d['text'] === text));
+  assert.equal(large?.ev.filter(({ k }) => !k.startsWith('$')).length, 1);
+  host.engine.close();
+  const next = createHost(cluster, { definitions: [odd] });
+  assert.deepEqual(await next.ask(oddAddress, 'note', { text: 'c' }), { notes: 4 });
+  next.engine.close();
 });
 
 test('engine turns - large turns are spread over commits that each stay below the bound', async () => {

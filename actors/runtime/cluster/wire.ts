@@ -11,6 +11,7 @@ import type { Principal } from '../../../contracts/capability.ts';
 import { CodedError, coded, errorEntry, shown } from '../../../contracts/errors.ts';
 import { limits } from '../../../contracts/limits.ts';
 import { parseJson } from '../../../contracts/validate.ts';
+import { pack, unpack } from '../pack.ts';
 
 export const errorHeaders = { status: 'Nats-Service-Error-Code', message: 'Nats-Service-Error', code: 'Troupe-Error' } as const;
 /** Optional headers of a public request: dedup id (an ask's idempotency key), and milliseconds the caller waits. */
@@ -51,14 +52,17 @@ export const encodeOwnerRequest = (request: OwnerRequest): Uint8Array => {
   } catch (cause) {
     throw coded('bad_request', 'The input is not JSON.', { cause });
   }
-  const data = encode(text);
-  if (data.length > limits.commandMaxBytes) throw coded('payload_too_large');
+  const plain = encode(text);
+  const data = plain.length > limits.commandPlainMaxBytes ? undefined : pack(plain, limits.commandMaxBytes);
+  if (data === undefined) throw coded('payload_too_large');
   return data;
 };
 /** Throws `payload_too_large`, `bad_request`, `validation_error`. */
 export const decodeOwnerRequest = (msg: Msg): OwnerRequest => {
-  if (msg.data.length > limits.commandMaxBytes) throw coded('payload_too_large');
-  const request = parseJson(msg.string());
+  if (msg.data.length > limits.packedMaxBytes) throw coded('payload_too_large');
+  const plain = unpack(msg.data, limits.commandPlainMaxBytes);
+  if (plain === msg.data && plain.length > limits.commandMaxBytes) throw coded('payload_too_large');
+  const request = parseJson(Buffer.from(plain.buffer, plain.byteOffset, plain.byteLength).toString('utf8'));
   if (typeof request !== 'object' || request === null) throw coded('validation_error');
   const { input, principal, id, deadlineMs }: { input?: unknown; principal?: unknown; id?: unknown; deadlineMs?: unknown } = request;
   if (!isPrincipal(principal) || !isId(id) || typeof deadlineMs !== 'number' || !(deadlineMs > 0)) throw coded('validation_error');
