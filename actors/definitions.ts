@@ -7,6 +7,7 @@ import { custody } from './custody/custody.ts';
 import { device } from './device/device.ts';
 import { name } from './name/name.ts';
 import { organization, type OrganizationDeps } from './organization/organization.ts';
+import { payments, type PaymentsDeps } from './payments/payments.ts';
 import { regulation } from './regulation/regulation.ts';
 import type { ActorDefinition } from './runtime/define.ts';
 import { session, type SessionDeps } from './session/session.ts';
@@ -21,6 +22,7 @@ export interface PlatformActorDeps {
   readonly signin: SigninDeps;
   readonly organization: OrganizationDeps;
   readonly webhook: WebhookDeps;
+  readonly payments: PaymentsDeps;
 }
 
 /** What the definitions need: the model registry, the tools, the blobs; idle time and instructions of sessions. */
@@ -37,5 +39,5 @@ export const definitions = (deps: DefinitionDeps): readonly ActorDefinition[] =>
 ];
 
 const platformDefinitions = (deps: PlatformActorDeps): readonly ActorDefinition[] => [
-  user(), wallet(), certification(), regulation(), signin(deps.signin), organization(deps.organization), webhook(deps.webhook),
+  user(), wallet(), certification(), regulation(), signin(deps.signin), organization(deps.organization), webhook(deps.webhook), payments(deps.payments),
 ];

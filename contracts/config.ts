@@ -76,6 +76,8 @@ export const gatewayConfig = z.strictObject({
 });
 export type GatewayConfig = z.infer<typeof gatewayConfig>;
 
+const priceIds = z.array(z.string().regex(/^[A-Za-z0-9_-]{1,128}$/)).max(32).default([]);
+
 export const modelEntry = z.strictObject({
   id: z.string().min(1),
   provider: z.enum(['mock', 'openai', 'anthropic']),
@@ -159,6 +161,18 @@ export const daemonConfig = z.strictObject({
     /** Name servers asked for domains' TXT records: IP addresses, `address:port` for another port than 53. Empty = the system's. */
     name_servers: z.array(z.string().min(1)).max(8).default([]),
   }).prefault({}),
+  /** Paid plans. Absent = none can be bought and no event of a processor is taken. Needs platform. The same on every daemon. */
+  billing: z.strictObject({
+    stripe: z.strictObject({
+      /** Where its API is; another one than Stripe's for tests. */
+      api_url: z.url().refine((url) => new URL(url).origin === url).default('https://api.stripe.com'),
+      secret_key_path: path,
+      /** Signing secret of the webhook endpoint `{base_url}/api/payments/webhooks`. */
+      webhook_secret_path: path,
+    }),
+    /** Ids of monthly prices by plan: the first is sold, the others are of subscriptions made before. */
+    prices: z.strictObject({ pro: priceIds, team: priceIds, enterprise: priceIds }).prefault({}),
+  }).optional(),
   models: z.strictObject({
     default: z.string(),
     registry: z.array(modelEntry).min(1),

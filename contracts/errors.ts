@@ -51,6 +51,8 @@ export const errors = {
   stale_policy: refusal(401, 'The terms have changed since this token was made. Accept them and get a new token.'),
   legal_acceptance_required: refusal(403, 'The current terms must be accepted first.'),
   plan_limit: refusal(403, 'The plan allows no more of these.'),
+  checkout_disabled: fault(503, 'Plans cannot be bought here at the moment.'),
+  payment_error: fault(500, 'The payment service failed. Try again later.'),
   credits_exhausted: refusal(402, 'The credits of this plan are used up.'),
   bad_code: refusal(400, 'The code is wrong, was used or has expired. Ask for a new one.'),
   signin_refused: refusal(400, 'The sign-in was not completed. Start again.'),

@@ -212,6 +212,22 @@ export const platformLimits = {
   // --- billing -----------------------------------------------------------------------------------------------------
   /** Ended turns whose ids a wallet remembers, so that none is charged twice; one told again after that many others would be. */
   walletTurnsMax: 4_096,
+  /** Bytes of one event of the payment processor. Larger: `payload_too_large`. */
+  paymentEventMaxBytes: 512 * 1024,
+  /** Seconds that the time of its signature may be off, before or after (decisions, Billing). More: `bad_request`. */
+  paymentSignatureSec: 300,
+  /** Milliseconds one request to the payment processor may take. Then `payment_error`. Below `upstreamDeadlineMs`. */
+  paymentsDeadlineMs: 8_000,
+  /** Requests of one daemon to the payment processor at once. More: `payment_error`. */
+  paymentsCallsMax: 64,
+  /** What an organization's payments remember: ids of events, of paid invoices and of customers, each for itself, and subscriptions, of which the oldest ended ones are forgotten. */
+  paymentsEventsMax: 512,
+  paymentsInvoicesMax: 512,
+  paymentsCustomersMax: 8,
+  paymentsSubscriptionsMax: 64,
+  /** Milliseconds before the cancelling of a subscription is tried again, doubling up to the longest, without end. */
+  paymentsRetryMs: 5_000,
+  paymentsRetryMaxMs: 3_600_000,
 
   // --- trust -------------------------------------------------------------------------------------------------------
   /** Domains of one person that are verified or are to be. More: the oldest unverified is forgotten; of verified ones alone: `validation_error`. */

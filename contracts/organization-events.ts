@@ -40,7 +40,7 @@ export const organizationEvents = {
   /** At most once in `limits.keyUseNotedMs`. */
   KeyUsed: z.strictObject({ id: z.string() }),
 
-  PlanSet: z.strictObject({ plan: planName, limits: planLimits.optional(), reason: z.string() }),
+  PlanSet: z.strictObject({ plan: planName, limits: planLimits.optional(), reason: z.string(), revision: z.string().optional() }),
   /** What other parts did. */
   Noted: z.strictObject({ action: z.string(), resource_type: z.string(), resource_id: z.string(), metadata: z.record(z.string(), z.unknown()), by }),
 
@@ -52,6 +52,9 @@ export const organizationEvents = {
   /** `due`: Unix milliseconds of the next try. */
   MailFailed: z.strictObject({ mail: z.string(), code: z.string(), due: z.int() }),
   MailGivenUp: z.strictObject({ mail: z.string(), code: z.string() }),
+
+  /** No subscription is left. */
+  PaymentsSettled: z.strictObject({}),
 
   /** Erasing the deleted organization's data, twice: at once, and again for what was still under way. */
   EraseStarted: z.strictObject({ pass: z.int() }),

@@ -135,8 +135,15 @@ export const organizationCommands = {
     input: asked({ permission: z.string() }),
     output: z.strictObject({ role: role.nullable(), plan: planName, limits: planLimits, default_model: z.string(), name: z.string() }),
   },
-  /** Billing's: sets the plan; custom limits only with enterprise. */
-  set_plan: { input: z.strictObject({ plan: planName, limits: planLimits.optional(), reason: z.string() }), output: nothing },
+  /**
+   * Sets the plan; custom limits only with enterprise. `revision` (ULID): of payments, whose words may overtake each other: a lower one than one
+   * taken before is late and changes nothing, and none of them ends a contract with limits of its own, which is set by hand.
+   */
+  set_plan: { input: z.strictObject({ plan: planName, limits: planLimits.optional(), reason: z.string(), revision: z.string().max(limits.idMaxChars).optional() }), output: nothing },
+  /** Whether there is such an organization, and was. Journals nothing. */
+  phase: { input: nothing, output: z.strictObject({ phase: z.enum(['none', 'live', 'deleted']) }) },
+  /** Payments': of the deleted organization no subscription is left. */
+  payments_settled: { input: nothing, output: nothing },
   /** Adds an entry to the audit log for what other parts did (exports, billing, deployments). */
   note: {
     input: asked({ action: z.string(), resource_type: z.string(), resource_id: z.string(), metadata: z.record(z.string(), z.unknown()) }),

@@ -167,6 +167,8 @@ export interface PlatformRoute<Query = unknown, Body = unknown> {
   readonly bodyMaxBytes: number;
   /** Also takes `application/x-www-form-urlencoded` (OAuth endpoints and pages without JavaScript). The form field `csrf` is taken out and becomes the proof. */
   readonly form?: boolean;
+  /** The body goes to the daemon byte for byte and unread, of whatever type: a signature is over it, or something else is to be checked first. Its handler gets a Buffer; `body` describes it. */
+  readonly raw?: boolean;
   /** Names of further cookies that go to the daemon. */
   readonly cookies?: readonly string[];
   /** Names, in lower case, of further headers that go to the daemon. */

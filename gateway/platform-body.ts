@@ -3,7 +3,7 @@
  *
  * Guarantees: what goes on has only fields the schema names, and passed it; a field or query name given twice is refused, since either could
  * be meant; whatever is wrong has the one code `validation_error` (interface 7.1), its first place as `field` and `constraint`, all (up to
- * eight) in `issues`. Values go on as they came: the daemon reads them with the same schema.
+ * eight) in `issues`. Values go on as they came: the daemon reads them with the same schema. A raw body goes on unread, in base64.
  */
 import { z } from 'zod';
 import { coded, type CodedError } from '../contracts/errors.ts';
@@ -71,6 +71,7 @@ export const readForm = (bytes: Uint8Array): { readonly fields: Readonly<Record<
 
 /** `contentType` without parameters. Throws `validation_error`. A request without body and type has the empty object. */
 export const readPlatformBody = (route: EnvelopeRoute, contentType: string, bytes: Uint8Array): ReadBody => {
+  if (route.raw === true) return { body: Buffer.from(bytes).toString('base64'), fields: {}, csrf: '' };
   if (route.body === undefined) return { body: undefined, fields: {}, csrf: '' };
   if (contentType === formType && route.form === true) {
     const { fields, csrf } = readForm(bytes);

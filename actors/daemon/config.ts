@@ -52,13 +52,15 @@ export interface Secrets {
   /** Of `platform.google` and `platform.github`. */
   readonly googleClientSecret?: string | undefined;
   readonly githubClientSecret?: string | undefined;
+  /** Of `billing.stripe`. */
+  readonly stripe?: { readonly secretKey: string; readonly webhookSecret: string } | undefined;
 }
 
 /** Reads what the configuration names by path. Throws `bad_request` naming the key of a file that cannot be read or, for the master key, is not one. */
 export const readSecrets = async (config: DaemonConfig): Promise<Secrets> => {
   const optional = async (path: string | undefined, key: string): Promise<string | undefined> =>
     path === undefined ? undefined : (await read(path, key)).trim();
-  const [natsPassword, capabilityPublicKeyPem, masterKey, postgresUrl, openaiKey, anthropicKey, googleClientSecret, githubClientSecret, smtpPassword, smtpCa, webhookCa, platform] = await Promise.all([
+  const [natsPassword, capabilityPublicKeyPem, masterKey, postgresUrl, openaiKey, anthropicKey, googleClientSecret, githubClientSecret, smtpPassword, smtpCa, webhookCa, stripe, platform] = await Promise.all([
     optional(config.nats.password_path, 'nats.password_path'),
     read(config.capability.public_key_path, 'capability.public_key_path'),
     read(config.master_key_path, 'master_key_path').then(readMasterKey),
@@ -70,11 +72,25 @@ export const readSecrets = async (config: DaemonConfig): Promise<Secrets> => {
     optional(config.mail?.smtp?.password_path, 'mail.smtp.password_path'),
     optional(config.mail?.smtp?.ca_path, 'mail.smtp.ca_path'),
     optional(config.webhooks.ca_path, 'webhooks.ca_path'),
+    readStripeSecrets(config.billing),
     readPlatformSecrets(config.platform),
   ]);
   return {
-    natsPassword, capabilityPublicKeyPem, masterKey, postgresUrl, openaiKey, anthropicKey, googleClientSecret, githubClientSecret, smtpPassword, smtpCa, webhookCa, platform,
+    natsPassword, capabilityPublicKeyPem, masterKey, postgresUrl, openaiKey, anthropicKey, googleClientSecret, githubClientSecret, smtpPassword, smtpCa, webhookCa, stripe, platform,
   };
+};
+
+const readStripeSecrets = async (billing: DaemonConfig['billing']): Promise<Secrets['stripe']> => {
+  if (billing === undefined) return undefined;
+  const secret = async (path: string, key: string): Promise<string> => {
+    const text = (await read(path, key)).trim();
+    // Whoever knows nothing could sign with an empty one.
+    if (text === '') throw coded('bad_request', `${key}: ${path} is empty.`);
+    return text;
+  };
+  const { secret_key_path: keyPath, webhook_secret_path: webhookPath } = billing.stripe;
+  const [secretKey, webhookSecret] = await Promise.all([secret(keyPath, 'billing.stripe.secret_key_path'), secret(webhookPath, 'billing.stripe.webhook_secret_path')]);
+  return { secretKey, webhookSecret };
 };
 
 const readPlatformSecrets = async (platform: DaemonConfig['platform']): Promise<Secrets['platform']> => {

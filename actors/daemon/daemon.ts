@@ -24,6 +24,7 @@ import { definitions } from '../definitions.ts';
 import { modelRegistry, type Registry } from '../providers/index.ts';
 import { startHost, type Host } from '../runtime/cluster/host.ts';
 import type { ActorDefinition } from '../runtime/define.ts';
+import { createProcessor } from '../payments/stripe.ts';
 import type { Projections } from '../projections/projections.ts';
 import type { Log } from '../runtime/log.ts';
 import { Ulids } from '../runtime/ulid.ts';
@@ -45,6 +46,7 @@ import { listHandlers } from './lists.ts';
 import { createPeerLookup } from './peer.ts';
 import { createHasTxt } from './platform/dns.ts';
 import { openOutside } from './platform/outside.ts';
+import type { PaymentOptions } from './platform/payments.ts';
 import { createPlatform, type Platform } from './platform/platform.ts';
 import { daemonProjections, projectionStatus } from './projections.ts';
 import { createServe, type DaemonHandler } from './serve.ts';
@@ -57,6 +59,8 @@ export interface DaemonOptions {
   readonly config: DaemonConfig;
   readonly secrets: Secrets;
   readonly log: Log;
+  /** Whether plans can be bought (interface 4.5: launch gate). Default false. */
+  readonly checkoutEnabled?: boolean;
   /** Further handlers of daemon routes, by route id. */
   readonly handlers?: Readonly<Record<string, DaemonHandler>>;
   /** Further actor types; one of a type the product has takes its place. */
@@ -113,7 +117,8 @@ export const startDaemon = async (options: DaemonOptions): Promise<Daemon> => {
     // Started after the host, whose status and effects reach them.
     const background: { projections?: Projections | undefined } = {};
     const erase = createErase({ lean: stores.lean, journalStreams: config.nats.journal_streams, projections: () => background.projections });
-    const outside = openOutside({ config, secrets, log, erase });
+    const processor = await createProcessor({ billing: config.billing, secrets: secrets.stripe, log, now: Date.now });
+    const outside = openOutside({ config, secrets, log, erase, processor });
     undo.push(() => outside.close());
     const own = definitions({ registry, tools, chatTools, blobs, idleMs: config.session_idle_ms, platform: config.platform === undefined ? undefined : outside.deps });
     const types = [...own.filter(({ type }) => !further.some((definition) => definition.type === type)), ...further];
@@ -156,7 +161,8 @@ export const startDaemon = async (options: DaemonOptions): Promise<Daemon> => {
     undo.push(() => admission.close());
     void host.closed.then(() => admission.close());
     const tails = { journal: stores.journal, feed: stores.feed, partitions: config.partitions };
-    const platform = await platformOf({ config, secrets, log, host, projections, tails, blobs, chatTools });
+    const payments = { processor, enabled: options.checkoutEnabled === true };
+    const platform = await platformOf({ config, secrets, log, host, projections, tails, blobs, chatTools, payments });
     const request = createServe({
       capabilities: admission, actors, log, platform: platform?.serve,
       ownership: { partitions: config.partitions, owns: (n) => host.engine.held.has(n), ownsAny: () => host.engine.held.size > 0 },
@@ -208,15 +214,16 @@ interface PlatformParts extends Pick<DaemonOptions, 'config' | 'secrets' | 'log'
   readonly tails: TailSource;
   readonly blobs: Blobs;
   readonly chatTools: Tools;
+  readonly payments: PaymentOptions;
 }
 
 /** Undefined if none is configured. Throws `bad_request` for a configuration it cannot work with. */
-const platformOf = async ({ config, secrets, log, host, projections, tails, blobs, chatTools }: PlatformParts): Promise<Platform | undefined> => {
+const platformOf = async ({ config, secrets, log, host, projections, tails, blobs, chatTools, payments }: PlatformParts): Promise<Platform | undefined> => {
   if (config.platform === undefined || secrets.platform === undefined) return undefined;
   if (projections === undefined) throw coded('bad_request', 'platform needs postgres: lists of organizations are read from it.');
   const ulids = new Ulids(Date.now);
   return createPlatform({
-    config: config.platform, masterKey: secrets.masterKey, actors: host.actors, projections, tails, blobs, chatTools, log,
+    config: config.platform, masterKey: secrets.masterKey, actors: host.actors, projections, tails, blobs, chatTools, payments, log,
     secrets: { ...secrets.platform, google: secrets.googleClientSecret, github: secrets.githubClientSecret },
     models: { default: config.models.default, ids: config.models.registry.map(({ id }) => id) },
     hasTxt: createHasTxt({ servers: config.trust.name_servers, log }),

@@ -1,5 +1,5 @@
 /**
- * Erases what a deleted organization has outside its own journal (ORG-027): sessions and agents with their memories, attachments, rows, its webhook.
+ * Erases what a deleted organization has outside its own journal (ORG-027): sessions and agents with their memories, attachments, rows, its webhook and payments.
  *
  * Guarantees: what is erased is gone from the streams, not marked; whoever still runs an actor of it is fenced at its next commit, as its
  * journal is not where it was. Safe to repeat at any point; throws coded errors when a part did not answer, and then says nothing of
@@ -19,8 +19,8 @@ import { forward } from '../runtime/nats/read.ts';
 
 /** Actor types whose actors are an organization's conversations and memories, and what was counted of its requests. */
 const erasedTypes = ['session', 'agent', 'completion', 'allowance'] as const;
-/** Erased at the end: until then it has to remember that it was told to forget, so that nothing late is delivered. */
-const erasedLast = ['webhook'] as const;
+/** Erased at the end: until then they have to remember that they were told to forget, so that nothing late is delivered or bought. */
+const erasedLast = ['webhook', 'payments'] as const;
 
 export interface EraseOptions {
   readonly lean: Lean;

@@ -2,7 +2,8 @@
  * The daemon process: `node actors/daemon/main.ts --config <file.toml>`.
  *
  * SIGTERM or SIGINT drains (finish, hand over, leave); a second one stops at once. One JSON line on stdout says when it is ready and
- * what an acknowledgement means. The environment's JWT_ACCESS_EXPIRY_MS goes before `platform.access_expiry_ms`. Exit code 0 after a drain, 1 when it could not start or lost its place, 2 for wrong arguments.
+ * what an acknowledgement means. The environment's JWT_ACCESS_EXPIRY_MS goes before `platform.access_expiry_ms`; plans
+ * are sold only where its SELF_SERVICE_CHECKOUT_ENABLED is `true`. Exit code 0 after a drain, 1 when it could not start or lost its place, 2 for wrong arguments.
  */
 import { parseArgs } from 'node:util';
 import { pino, type Logger } from 'pino';
@@ -30,7 +31,9 @@ const start = async (path: string): Promise<{ daemon: Daemon; log: Logger }> => 
     process.exit(1);
   });
   const secrets = await readSecrets(config);
-  const daemon = await startDaemon({ config, secrets, log });
+  // The launch gate: this word exactly (interface 4.5).
+  const checkoutEnabled = process.env['SELF_SERVICE_CHECKOUT_ENABLED'] === 'true';
+  const daemon = await startDaemon({ config, secrets, log, checkoutEnabled });
   const owned = daemon.host.owned();
   log.info({ release: releaseOf(), socket: config.socket_path, partitions: owned.length, of: config.partitions, durability: durability(config) }, 'ready');
   return { daemon, log };

@@ -11,8 +11,8 @@ import type { Outcome } from '../runtime/define.ts';
 import type { eraseInput, OrganizationTurn } from './turn.ts';
 
 /**
- * Erases everything of an organization but its tombstone and keys of custody; what was told of the deletion (its webhook) only the last
- * time. Safe to repeat. Throws coded errors: it is tried again.
+ * Erases everything of an organization but its tombstone and keys of custody; what was told of the deletion (its webhook, its payments) only
+ * the last time. Safe to repeat. Throws coded errors: it is tried again.
  */
 export type Erase = (organizationId: string, last: boolean, signal: AbortSignal) => Promise<void>;
 
@@ -25,9 +25,14 @@ export const isLastPass = (pass: number): boolean => pass >= passes;
 /** Starts a pass that is due and sets the reminder for what comes after. */
 export const eraseOn = (turn: OrganizationTurn): void => {
   if (turn.state.phase !== 'deleted') return;
-  const { erasure } = turn.state;
+  const { erasure, billed } = turn.state;
   if (erasure === null) {
     turn.forget('erase');
+    return;
+  }
+  // The last pass erases what knows the subscriptions: not before they are cancelled, which is told here when it is so.
+  if (isLastPass(erasure.pass) && billed) {
+    turn.remind('erase', { inMs: limits.organizationRetryMaxMs });
     return;
   }
   if (!erasure.running && erasure.due <= turn.now) {

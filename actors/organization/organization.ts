@@ -15,6 +15,7 @@ import { organizationCommands } from '../../contracts/organization.ts';
 import { organizationEvents } from '../../contracts/organization-events.ts';
 import { planLimitsOf } from '../../contracts/plans.ts';
 import { nameAddress } from '../name/address.ts';
+import { paymentsAddress } from '../payments/address.ts';
 import { defineActor } from '../runtime/define.ts';
 import { erased, eraseOn, eraseOutput, isLastPass, type Erase } from './erasure.ts';
 import { accept, expire, invite, revokeInvitation, showInvitation } from './invitations.ts';
@@ -39,7 +40,7 @@ export const organization = (deps: OrganizationDeps) => defineActor({
   events: organizationEvents,
   initial: initialOrganization,
   apply: fold,
-  stateVersion: 3,
+  stateVersion: 4,
   effects: (effect) => ({
     mail: effect({ input: mailInput, output: mailOutput, once: 'at-least', deadlineMs: limits.mailDeadlineMs, run: sendMail(deps), done: mailed }),
     slug: effect({ input: slugInput, output: slugOutput, once: 'at-least', run: keepSlug, done: slugDone }),
@@ -89,6 +90,8 @@ export const organization = (deps: OrganizationDeps) => defineActor({
         for (const reminder of ['invitations', 'slug', 'tells']) turn.forget(reminder);
         turn.tell(nameAddress('slug', of.slug), 'release', { holder: turn.self.key });
         turn.tell(webhookAddress(turn.self.key), 'forget', {});
+        // Nothing was ever bought where payments have never spoken: then nothing is to be ended, and no trace of it is made.
+        if (of.plan_revision !== '') turn.tell(paymentsAddress(turn.self.key), 'close', {});
         eraseOn(turn);
         mailsOn(turn);
         return {};
@@ -136,12 +139,28 @@ export const organization = (deps: OrganizationDeps) => defineActor({
     }),
     set_plan: command({
       ...organizationCommands.set_plan, access: 'system',
-      handle: (turn, { plan, limits: own, reason }) => {
-        const { plan: from } = liveOf(turn.state);
+      handle: (turn, { plan, limits: own, reason, revision }) => {
+        if (turn.state.phase === 'deleted' && revision !== undefined) {
+          // Its payments did not know yet.
+          turn.tell(paymentsAddress(turn.self.key), 'close', {});
+          return {};
+        }
+        const { plan: from, plan_revision: last, own_limits: contract } = liveOf(turn.state);
+        if (revision !== undefined && (revision <= last || contract !== null)) return {};
         if (own !== undefined && plan !== 'enterprise') throw coded('validation_error', 'Only an enterprise contract has limits of its own.');
-        turn.emit('PlanSet', { plan, ...(own === undefined ? {} : { limits: own }), reason });
+        turn.emit('PlanSet', { plan, ...(own === undefined ? {} : { limits: own }), reason, ...(revision === undefined ? {} : { revision }) });
         grantCredits(turn, planLimitsOf(plan, own).credits);
         if (plan !== from) notify(turn, 'plan.changed', { from, to: plan });
+        return {};
+      },
+    }),
+    phase: command({ ...organizationCommands.phase, access: 'system', handle: ({ state: { phase } }) => ({ phase }) }),
+    payments_settled: command({
+      ...organizationCommands.payments_settled, access: 'system',
+      handle: (turn) => {
+        if (turn.state.phase !== 'deleted' || !turn.state.billed) return {};
+        turn.emit('PaymentsSettled', {});
+        eraseOn(turn);
         return {};
       },
     }),

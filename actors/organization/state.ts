@@ -67,6 +67,8 @@ export interface Live {
   readonly plan: PlanName;
   /** The try to take the slug for good; null = it is taken, or somebody else has it. */
   readonly slug_claim: { readonly attempts: number; readonly due: number; readonly running: boolean } | null;
+  /** Of the last word of payments about the plan; empty = none. */
+  readonly plan_revision: string;
   /** Of an enterprise contract. */
   readonly own_limits: PlanLimits | null;
   readonly settings: Settings;
@@ -97,6 +99,8 @@ export interface Deleted {
   /** Who is still to be told. */
   readonly members: readonly Pick<MemberRecord, 'user_id' | 'email'>[];
   readonly outbox: readonly OutMail[];
+  /** Whether subscriptions are still to be cancelled: what knows them is not erased before. */
+  readonly billed: boolean;
   /** Null = everything is erased. */
   readonly erasure: Erasure | null;
 }
@@ -160,7 +164,7 @@ const patched = (settings: Settings, patch: Payload<'OrganizationUpdated'>['sett
 
 export const fold = {
   OrganizationCreated: (_state: OrganizationState, e: Payload<'OrganizationCreated'>, { at }: EventMeta): OrganizationState => ({
-    phase: 'live', name: e.name, slug: e.slug, slug_claim: { attempts: 0, due: at, running: false }, plan: 'free', own_limits: null,
+    phase: 'live', name: e.name, slug: e.slug, slug_claim: { attempts: 0, due: at, running: false }, plan: 'free', plan_revision: '', own_limits: null,
     settings: { defaultModel: e.default_model, sharedMemory: false, webhookUrl: null, retentionDays: null },
     webhook_revision: 0, created_at: at,
     members: [{ user_id: e.by.actor, name: e.by.name ?? '', email: e.by.email ?? '', role: 'owner', joined_at: at }],
@@ -201,14 +205,15 @@ export const fold = {
   KeyUsed: (state: OrganizationState, e: Payload<'KeyUsed'>, { at }: EventMeta): OrganizationState =>
     live(state, (of) => keys(of, e.id, (key) => ({ ...key, last_used_at: at }))),
   PlanSet: (state: OrganizationState, e: Payload<'PlanSet'>): OrganizationState =>
-    live(state, (of) => ({ ...of, plan: e.plan, own_limits: e.limits ?? null })),
+    live(state, (of) => ({ ...of, plan: e.plan, plan_revision: e.revision ?? of.plan_revision, own_limits: e.limits ?? null })),
   Noted: (state: OrganizationState): OrganizationState => state,
   OrganizationDeleted: (state: OrganizationState, e: Payload<'OrganizationDeleted'>, { at }: EventMeta): OrganizationState => live(state, (of) => ({
     phase: 'deleted', name: of.name, by: shownName(e.by),
     members: of.members.map(({ user_id, email }) => ({ user_id, email })),
     outbox: of.members.map(({ user_id }) => queued(user_id, at)),
-    erasure: { pass: 1, attempts: 0, due: at, running: false },
+    billed: of.plan_revision !== '', erasure: { pass: 1, attempts: 0, due: at, running: false },
   })),
+  PaymentsSettled: (state: OrganizationState): OrganizationState => (state.phase === 'deleted' ? { ...state, billed: false } : state),
   MailStarted: (state: OrganizationState, e: Payload<'MailStarted'>): OrganizationState => outbox(state, e.mail, (mail) => ({ ...mail, running: true })),
   MailSent: (state: OrganizationState, e: Payload<'MailSent'>): OrganizationState => outbox(state, e.mail, () => undefined),
   MailFailed: (state: OrganizationState, e: Payload<'MailFailed'>): OrganizationState =>

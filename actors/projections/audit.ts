@@ -57,7 +57,7 @@ const changeOf = ({ kind, payload, key: id }: Event): Change | undefined => {
     case 'SlugLost':
       return { action: 'organization.slug_lost', on: organization };
     case 'SlugStarted': case 'SlugFailed': case 'SlugKept':
-    case 'KeyUsed': case 'MailStarted': case 'MailSent': case 'MailFailed': case 'EraseStarted': case 'EraseFailed': case 'Erased':
+    case 'KeyUsed': case 'MailStarted': case 'MailSent': case 'MailFailed': case 'EraseStarted': case 'EraseFailed': case 'Erased': case 'PaymentsSettled':
       return undefined;
   }
 };

@@ -1,4 +1,4 @@
-/** Billing periods: calendar months in UTC, named `YYYY-MM`. */
+/** Billing periods: calendar months in UTC, named `YYYY-MM`; with a subscription, from one paid invoice to the next (state.ts). */
 
 /** The period of a time in Unix milliseconds. */
 export const periodOf = (atMs: number): string => new Date(atMs).toISOString().slice(0, 7);

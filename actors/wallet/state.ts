@@ -2,6 +2,7 @@
 import type { z } from 'zod';
 import { limits } from '../../contracts/limits.ts';
 import { plans } from '../../contracts/plans.ts';
+import { boundsOf, periodOf } from './period.ts';
 import type { walletEvents, WalletEventKind } from '../../contracts/wallet.ts';
 
 type Payload<K extends WalletEventKind> = z.output<(typeof walletEvents)[K]>;
@@ -17,11 +18,26 @@ export interface WalletState {
   readonly used: number;
   /** Percents of which the alert of that period was given. */
   readonly alerted: readonly number[];
+  /** The period of the last paid invoice, if a subscription is in force, and the Unix milliseconds for which is paid. */
+  readonly paid: { readonly period: string; readonly until: number | null } | null;
+  /** Of the last word of payments; empty = none. */
+  readonly paid_revision: string;
   /** Turns that were charged, oldest first. */
   readonly turns: readonly string[];
 }
 
-export const initialWallet = (): WalletState => ({ monthly: plans.free.limits.credits, revision: '', period: '', used: 0, alerted: [], turns: [] });
+export const initialWallet = (): WalletState => ({ monthly: plans.free.limits.credits, revision: '', period: '', used: 0, alerted: [], paid: null, paid_revision: '', turns: [] });
+
+/** The period that a time belongs to. What was before the last invoice belongs to what is over. */
+export const periodAt = ({ paid }: Pick<WalletState, 'paid'>, atMs: number): string =>
+  (paid !== null && atMs >= Date.parse(paid.period) ? paid.period : periodOf(atMs));
+
+/** Unix milliseconds of a period's first moment, and of the next one's: of one that an invoice began, as far as that can be known. */
+export const boundsAt = ({ paid }: Pick<WalletState, 'paid'>, period: string): { readonly startMs: number; readonly endMs: number } => {
+  if (paid === null || paid.period !== period) return boundsOf(period);
+  const start = new Date(period);
+  return { startMs: start.getTime(), endMs: paid.until ?? start.setUTCMonth(start.getUTCMonth() + 1) };
+};
 
 /** Cents that count against the credits of a period. */
 export const usedIn = (state: WalletState, period: string): number => (state.period === period ? state.used : 0);
@@ -41,6 +57,10 @@ export const fold = {
     // Of more credits, a share is used up anew.
     return { ...next, alerted: state.alerted.filter((percent) => reached(next, percent)) };
   },
+  Renewed: (state: WalletState, { period, until, revision }: Payload<'Renewed'>): WalletState =>
+    ({ ...state, paid: { period, until }, paid_revision: revision, period, used: 0, alerted: [] }),
+  Lapsed: (state: WalletState, { period, used, revision }: Payload<'Lapsed'>): WalletState =>
+    ({ ...state, paid: null, paid_revision: revision, period, used, alerted: used === 0 ? [] : state.alerted }),
   AlertRaised: (state: WalletState, { period, percent }: Payload<'AlertRaised'>): WalletState =>
     (period === state.period ? { ...state, alerted: [...state.alerted, percent] } : state),
 } as const;

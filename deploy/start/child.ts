@@ -20,7 +20,8 @@ import type { Say } from './say.ts';
 
 const firstTriesMax = 3;
 const probeEveryMs = 25;
-const passedOn = ['PATH', 'HOME', 'USER', 'LOGNAME', 'TMPDIR', 'TZ', 'LANG', 'SSL_CERT_FILE', 'SSL_CERT_DIR', 'NODE_EXTRA_CA_CERTS'];
+const passedOn = ['PATH', 'HOME', 'USER', 'LOGNAME', 'TMPDIR', 'TZ', 'LANG', 'SSL_CERT_FILE', 'SSL_CERT_DIR', 'NODE_EXTRA_CA_CERTS',
+  'JWT_ACCESS_EXPIRY_MS', 'SELF_SERVICE_CHECKOUT_ENABLED'];
 
 export interface ChildSpec {
   readonly name: string;

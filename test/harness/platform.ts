@@ -30,6 +30,8 @@ export interface ApiOptions {
   /** CSRF proof, sent as X-CSRF-Token. */
   readonly csrf?: string;
   readonly json?: unknown;
+  /** Sent as application/json, byte for byte. */
+  readonly raw?: string;
   /** Sent as application/x-www-form-urlencoded. */
   readonly form?: Readonly<Record<string, string>>;
   readonly headers?: Readonly<Record<string, string>>;
@@ -99,8 +101,8 @@ export const answered = <S extends z.ZodType>(reply: ApiReply, status: number, s
 
 /** One request over TLS; answers with what came. */
 export const callApi = (at: { readonly port: number; readonly agent: Agent }, method: Method, path: string, options: ApiOptions = {}): Promise<ApiReply> => new Promise((resolve, reject) => {
-  const { token, cookie, csrf, json, form, localAddress } = options;
-  const body = form !== undefined ? new URLSearchParams(form).toString() : json === undefined ? undefined : JSON.stringify(json);
+  const { token, cookie, csrf, json, raw, form, localAddress } = options;
+  const body = raw ?? (form !== undefined ? new URLSearchParams(form).toString() : json === undefined ? undefined : JSON.stringify(json));
   const request = httpsRequest({
     host: '127.0.0.1', servername: 'localhost', port: at.port, method, path, agent: at.agent, localAddress,
     headers: {

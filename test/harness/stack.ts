@@ -52,6 +52,8 @@ export interface StackOptions {
   /** Further keys, or other values, of each configuration. */
   readonly daemon?: Partial<DaemonInput> | ((index: number) => Partial<DaemonInput>);
   readonly gateway?: Partial<GatewayInput> | ((index: number) => Partial<GatewayInput>);
+  /** Further environment of the daemons. */
+  readonly daemonEnvironment?: Readonly<Record<string, string>>;
   /** Milliseconds an upstream call of a gateway may take; default the product's. */
   readonly deadlineMs?: (gateway: number) => number | undefined;
   /** NATS URL the daemons are given, e.g. a proxy's; default the server's own. */
@@ -155,6 +157,7 @@ export const startStack = async (scope: TestScope | undefined, options: StackOpt
       });
       const daemon = testProcess({
         name: `daemon-${index}`, onLine: (line) => options.onLine?.(`daemon-${index}`, line), args: [join(root, 'actors', 'daemon', 'main.ts'), '--config', config], probe: () => socketAccepts(socketPath),
+        ...(options.daemonEnvironment === undefined ? {} : { env: options.daemonEnvironment }),
       });
       processes.push(daemon);
       return Object.defineProperties(daemon, Object.getOwnPropertyDescriptors({ host, socketPath })) as DaemonProcess;

@@ -22,9 +22,9 @@ const payloads: Readonly<Record<keyof typeof organizationEvents, Record<string, 
   KeyCreated: { id: 'key_a', name: 'k', scopes: ['*'], key_prefix: 'trp_sk_x', key_sha256: 'feedbeef', created_by: 'usr_owner', by }, KeyRevoked: { id: 'key_a', by }, KeyUsed: { id: 'key_a' },
   PlanSet: { plan: 'pro', reason: 'r' }, Noted: { action: 'x.done', resource_type: 'x', resource_id: '1', metadata: { a: 1 }, by }, OrganizationDeleted: { by },
   MailStarted: { mail: 'inv_a' }, MailSent: { mail: 'inv_a' }, MailFailed: { mail: 'inv_a', code: 'c', due: 1 }, MailGivenUp: { mail: 'inv_a', code: 'c' },
-  EraseStarted: { pass: 1 }, EraseFailed: { pass: 1, code: 'c', due: 1 }, Erased: { pass: 1, due: null },
+  EraseStarted: { pass: 1 }, EraseFailed: { pass: 1, code: 'c', due: 1 }, Erased: { pass: 1, due: null }, PaymentsSettled: {},
 };
-const quiet = new Set(['SlugStarted', 'SlugFailed', 'SlugKept', 'KeyUsed', 'MailStarted', 'MailSent', 'MailFailed', 'EraseStarted', 'EraseFailed', 'Erased']);
+const quiet = new Set(['SlugStarted', 'SlugFailed', 'SlugKept', 'KeyUsed', 'MailStarted', 'MailSent', 'MailFailed', 'EraseStarted', 'EraseFailed', 'Erased', 'PaymentsSettled']);
 
 test('audit - every event that is a change is an entry, with who did it; none holds a hash of a key [AUD-005] [AUD-021]', () => {
   const broken: unknown[] = [];

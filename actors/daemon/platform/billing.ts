@@ -12,8 +12,10 @@ import { organizationAddress } from '../../../contracts/organization-routes.ts';
 import { organizationCommands, type PlanLimits, type PlanName } from '../../../contracts/organization.ts';
 import { allows, scopesAllow, type Permission } from '../../../contracts/permissions.ts';
 import { byOf, type Caller, type RequestContext } from '../../../contracts/platform.ts';
+import { paymentsCommands } from '../../../contracts/payments.ts';
 import { plans, upgradeUrl } from '../../../contracts/plans.ts';
 import { walletCommands, type Balance } from '../../../contracts/wallet.ts';
+import { paymentsAddress } from '../../payments/address.ts';
 import { membershipsOf } from '../../projections/organizations.ts';
 import { readUsage, usageProjections } from '../../projections/usage.ts';
 import { walletAddress } from '../../wallet/address.ts';
@@ -57,6 +59,7 @@ interface Primary {
 export const billingHandlers = (deps: Pick<PlatformDeps, 'actors' | 'projections' | 'now'>): Readonly<Record<string, PlatformHandler>> => {
   const { projections, now } = deps;
   const ask = askBy(deps.actors, organizationCommands);
+  const askPayments = askBy(deps.actors, paymentsCommands);
   const balanceOf = createBalances(deps);
 
   const standing = async (caller: Caller, context: RequestContext, id: string, permission: Permission): Promise<Primary> => {
@@ -106,8 +109,7 @@ export const billingHandlers = (deps: Pick<PlatformDeps, 'actors' | 'projections
         status: 200,
         body: {
           plan, organizationId: primary?.id ?? null,
-          // No payment processor is connected: there are no customers of one.
-          hasStripeCustomer: false, canManageBilling: primary?.managesBilling ?? false,
+          hasStripeCustomer: primary !== undefined && (await askPayments(paymentsAddress(primary.id), 'describe', {})).customer !== null, canManageBilling: primary?.managesBilling ?? false,
           features: [...plans[plan].features], limits: { maxApiKeys, maxMembers }, credits: { remaining, monthly }, upgradeUrl,
         },
       };

@@ -2,7 +2,9 @@
 import type { DaemonConfig } from '../../../contracts/config.ts';
 import type { PlatformActorDeps } from '../../definitions.ts';
 import { openMailer } from '../../mail/open.ts';
+import { coded } from '../../../contracts/errors.ts';
 import type { Erase } from '../../organization/erasure.ts';
+import type { Processor } from '../../payments/stripe.ts';
 import { openPost } from '../../webhook/open.ts';
 import { webhookSecret } from '../../webhook/signature.ts';
 import type { Secrets } from '../config.ts';
@@ -16,6 +18,7 @@ export interface OutsideOptions {
   readonly log: Log;
   /** Erases what a deleted organization has. */
   readonly erase: Erase;
+  readonly processor: Pick<Processor, 'cancel'> | undefined;
 }
 
 export interface Outside {
@@ -25,13 +28,14 @@ export interface Outside {
 }
 
 /** Opens no connection yet. */
-export const openOutside = ({ config, secrets, log, erase }: OutsideOptions): Outside => {
+export const openOutside = ({ config, secrets, log, erase, processor }: OutsideOptions): Outside => {
   const now = Date.now;
   const mailer = openMailer({ config: config.mail, password: secrets.smtpPassword, ca: secrets.smtpCa, log, now });
   const invitations = createInvitationTokens(secrets.masterKey);
   const page = `${config.platform?.base_url ?? ''}/invite`;
   return {
     deps: {
+      payments: { cancel: processor?.cancel ?? (() => Promise.reject(coded('payment_error', 'No payment processor is configured.'))) },
       signin: { mailer, codeOf: createSigninCodes(secrets.masterKey) },
       organization: { mailer, erase, now, invitationLink: (orgId, invitationId) => `${page}?token=${invitations.make(orgId, invitationId)}` },
       webhook: { post: openPost({ config: config.webhooks, ca: secrets.webhookCa }), secret: (orgId, version) => webhookSecret(secrets.masterKey, orgId, version), now },

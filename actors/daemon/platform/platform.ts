@@ -28,6 +28,7 @@ import type { HasTxt } from './dns.ts';
 import { legalHandlers, readManifest } from './legal.ts';
 import { organizationHandlers } from './organizations.ts';
 import { oauthHandlers } from './oauth.ts';
+import { paymentHandlers, type PaymentOptions } from './payments.ts';
 import { createPlatformStreams, type PlatformStreams } from './stream-serve.ts';
 import { createPlatformServe, type Callers, type PlatformHandler } from './serve.ts';
 import { createTokens } from './tokens.ts';
@@ -49,6 +50,8 @@ export interface PlatformOptions {
   readonly actors: Pick<Sender, 'ask'>;
   readonly projections: Projections;
   readonly allowances: Allowances;
+  /** What sells plans, and whether it may. */
+  readonly payments: PaymentOptions;
   /** Of the actors that chat reads. */
   readonly tails: TailSource;
   readonly blobs: Pick<Blobs, 'put'>;
@@ -98,6 +101,7 @@ export const createPlatform = async (options: PlatformOptions): Promise<Platform
     oauthHandlers(deps),
     modelHandlers(deps),
     billingHandlers(deps),
+    paymentHandlers(deps, options.payments),
     trustHandlers({ ...deps, hasTxt: options.hasTxt }),
   );
   const runChat = createRunChat({ ...deps, tails: options.tails, blobs: options.blobs, tools: options.chatTools });

@@ -25,7 +25,7 @@ export interface PlatformHandlerRequest<Who extends Caller | undefined = Caller>
   /** What the caller showed: an access token, an API key or a session cookie; empty if nothing. */
   readonly token: string;
   readonly context: RequestContext;
-  /** Parsed by the route's schemas. */
+  /** Parsed by the route's schemas; a raw body is a Buffer. */
   readonly query: unknown;
   readonly body: unknown;
   /** As `performance.now()`. */
@@ -59,6 +59,9 @@ export interface PlatformServeOptions {
   readonly handlers: Readonly<Record<string, PlatformHandler>>;
 }
 
+/** A raw body on the link. */
+const rawBody = z.base64();
+
 /** The value of a route's schema, or `validation_error` with the paths in `details.issues`; on the platform every bad value has this one code. */
 export const parsePlatform = (schema: z.ZodType, value: unknown): unknown => {
   const parsed = schema.safeParse(value);
@@ -73,7 +76,7 @@ export const createPlatformServe = ({ callers, actors, handlers }: PlatformServe
     const sent = envelopeOf(call);
     const caller = await callers.authorise(route, token, sent.context);
     const query = route.query === undefined ? undefined : parsePlatform(route.query, sent.query);
-    const body = route.body === undefined ? undefined : parsePlatform(route.body, sent.body);
+    const body = route.raw === true ? Buffer.from(rawBody.parse(sent.body), 'base64') : route.body === undefined ? undefined : parsePlatform(route.body, sent.body);
     const { serve } = route;
     switch (serve.by) {
       case 'actor': {
@@ -104,7 +107,9 @@ export const createPlatformServe = ({ callers, actors, handlers }: PlatformServe
 
 /** The link's body of a platform call. Throws `payload_too_large`, `bad_request`. */
 export const envelopeOf = (call: Pick<Call<EnvelopeRoute>, 'route' | 'body'>): z.output<typeof platformCall> => {
-  if (call.body.length > call.route.bodyMaxBytes + limits.headMaxBytes) throw coded('payload_too_large');
+  // Base64 makes four bytes of three.
+  const most = call.route.raw === true ? Math.ceil(call.route.bodyMaxBytes / 3) * 4 : call.route.bodyMaxBytes;
+  if (call.body.length > most + limits.headMaxBytes) throw coded('payload_too_large');
   const parsed = platformCall.safeParse(parseJson(call.body.toString('utf8')));
   if (!parsed.success) throw new CodedError('bad_request');
   return parsed.data;
