@@ -10,9 +10,10 @@ import {
   apiKey, invitation, member, organization, organizationCreated, organizationListed,
 } from '../../contracts/organization.ts';
 import { refuse } from '../../contracts/errors.ts';
+import { exportAudit, type AuditFormat } from './audit.ts';
 import { exitCodes, type ExitCode } from './exit.ts';
 import type { PlatformClient } from './platform.ts';
-import { plain, type Out } from './printer.ts';
+import { plain, taken, type Out } from './printer.ts';
 
 export interface OrgWorld {
   readonly platform: PlatformClient;
@@ -160,10 +161,11 @@ export const transfer = async (world: OrgWorld, org: string | undefined, person:
   return print(world, made, `${plain(made.email)} owns ${slug} now; you are admin.`);
 };
 
-/** JSON lines, or the server's CSV. */
-export const audit = async (world: OrgWorld, org: string | undefined, format: string): Promise<ExitCode> => {
+/** JSON lines, or CSV: the whole log, however long, part by part. */
+export const audit = async (world: OrgWorld, org: string | undefined, format: AuditFormat): Promise<ExitCode> => {
   const { id } = await findOrganization(world, org);
-  world.out.write(shownHere(world, await world.platform.text({ route: routes.audit, token: world.token, query: { orgId: id, format } })));
+  const { platform, token, out } = world;
+  await exportAudit({ platform, token, orgId: id, format, write: (text) => taken(out, shownHere(world, text)) });
   return exitCodes.ok;
 };
 

@@ -113,8 +113,8 @@ export const platformCommands = (program: Command, world: ProgramWorld, finish: 
     .action((email: string, o: InOrg & { role?: string }) => asked(o, (w) => org.invite(w, o.org, email, o.role)));
   inOrg(orgs, 'invitations', 'Its invitations.').action((o: InOrg) => asked(o, (w) => org.listInvitations(w, o.org)));
   inOrg(orgs, 'uninvite', 'Takes an invitation back.').argument('<invitation>', 'its id').action((id: string, o: InOrg) => asked(o, (w) => org.revokeInvitation(w, o.org, id)));
-  inOrg(orgs, 'audit', 'Its audit log.').addOption(new Option('--format <format>', 'csv or jsonl').choices(['csv', 'jsonl']).default('jsonl'))
-    .action((o: InOrg & { format: string }) => asked(o, (w) => org.audit(w, o.org, o.format)));
+  inOrg(orgs, 'audit', 'Its whole audit log, newest first.').addOption(new Option('--format <format>', 'csv or jsonl').choices(['csv', 'jsonl']).default('jsonl'))
+    .action((o: InOrg & { format: 'csv' | 'jsonl' }) => asked(o, (w) => org.audit(w, o.org, o.format)));
 
   const keys = program.command('keys').description('API keys of an organization.').addHelpText('after', exitHelp);
   inOrg(keys, 'list', 'Its keys.').action((o: InOrg) => asked(o, (w) => org.listKeys(w, o.org)));

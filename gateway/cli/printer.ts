@@ -13,7 +13,14 @@ import type { StreamEvent } from '../client/frame.ts';
 export interface Out {
   write(text: string): unknown;
   readonly isTTY?: boolean;
+  /** Of a stream: `drain` comes when a `write` that answered false was taken. */
+  once?(event: 'drain', listener: () => void): unknown;
 }
+
+/** Writes, and resolves when whoever reads has room for more. */
+export const taken = async (out: Out, text: string): Promise<void> => {
+  if (out.write(text) === false && out.once !== undefined) await new Promise<void>((resolve) => { out.once?.('drain', resolve); });
+};
 
 /** Characters of a tool's arguments or result shown on its line. */
 const lineChars = 300;

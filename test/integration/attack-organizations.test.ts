@@ -11,8 +11,10 @@ import { ulid } from 'ulid';
 import { z } from 'zod';
 import { createErase } from '../../actors/daemon/erase.ts';
 import { createLean } from '../../actors/runtime/nats/lean.ts';
+import { CodedError } from '../../contracts/errors.ts';
 import { organizationRoutes } from '../../contracts/organization-routes.ts';
 import { chatSession } from '../../contracts/session.ts';
+import { exportAudit } from '../../gateway/cli/audit.ts';
 import { within } from '../harness/chaos.ts';
 import { chatWorld, say, type ChatWorld } from '../harness/chat.ts';
 import { refusal, type OrganizationClient } from '../harness/organization.ts';
@@ -232,6 +234,24 @@ describe('organizations under attack', () => {
     assert.deepEqual(ids, [...new Set(ids)].toSorted().toReversed());
     for (const format of ['csv', 'jsonl']) assert.equal(refusal(await client.call('GET', '/audit', owner, { orgId, format })), '413 payload_too_large');
     assert.equal((await client.call('GET', '/audit', owner, { orgId, format: 'csv', limit: 100 })).body.split('\r\n').length, 102);
+    // The command line takes it in parts: every entry once, and one header.
+    const exported = async (format: 'csv' | 'jsonl'): Promise<string> => {
+      const parts: string[] = [];
+      const text = async ({ query = {} }: { readonly query?: Readonly<Record<string, string>> }): Promise<string> => {
+        const reply = await client.call('GET', '/audit', owner, query);
+        if (reply.status !== 200) throw new CodedError(refusal(reply).slice(4));
+        return reply.body;
+      };
+      await exportAudit({ platform: { text }, token: owner.accessToken, orgId, format, write: (part) => { parts.push(part); } });
+      assert.ok(parts.length > 2);
+      return parts.join('');
+    };
+    const jsonl = (await exported('jsonl')).trimEnd().split('\n').map((line) => z.object({ id: z.string() }).parse(JSON.parse(line)).id);
+    assert.deepEqual(jsonl.filter((id) => ids.includes(id)), ids);
+    assert.equal(new Set(jsonl).size, jsonl.length);
+    const csv = (await exported('csv')).trimEnd().split('\r\n').map((line) => line.split(',', 1)[0] ?? '');
+    assert.equal(csv.filter((id) => id === 'id').length, 1);
+    assert.deepEqual(csv.filter((id) => ids.includes(id)), ids);
   });
 
   test('attack - of a deleted organization that chatted, its counted requests are erased too, and in the end what its webhook was to deliver [ORG-027]', { timeout: 120_000 }, async () => {

@@ -3,6 +3,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { z } from 'zod';
 import { CodedError } from '../../contracts/errors.ts';
+import { exportAudit } from '../../gateway/cli/audit.ts';
 import { runLogin, type AuthWorld } from '../../gateway/cli/auth.ts';
 import { audit, listKeys, showOrganization, type OrgWorld } from '../../gateway/cli/org.ts';
 import { createPlatform, type PlatformClient } from '../../gateway/cli/platform.ts';
@@ -63,6 +64,40 @@ test('cli - what members named, and what the server says, moves no cursor of a t
       assert.doesNotMatch(said(), obeyed);
     }
   }
+});
+
+test('cli - an audit log is exported in parts, each after the one before was taken, with quoted line ends and one header; a part too large is asked for smaller [AUD-002]', async () => {
+  const count = 2_345;
+  const rows = Array.from({ length: count }, (_, i) => ({ id: `id${count - i}`, agent: i % 3 === 0 ? 'a "quoted"\r\nline, with\n\nends' : 'plain' }));
+  const asked: number[] = [];
+  for (const format of ['csv', 'jsonl'] as const) {
+    const text = ({ query = {} }: { readonly query?: Readonly<Record<string, string>> }): Promise<string> => {
+      const limit = Number(query['limit']);
+      asked.push(limit);
+      if (limit > 600) return Promise.reject(new CodedError('payload_too_large'));
+      const from = query['cursor'] === undefined ? 0 : rows.findIndex(({ id }) => id === query['cursor']) + 1;
+      const page = rows.slice(from, from + limit);
+      return Promise.resolve(format === 'jsonl' ? page.map((row) => `${JSON.stringify(row)}\n`).join('')
+        : ['id,agent\r\n', ...page.map(({ id, agent }) => `${id},"${agent.replaceAll('"', '""')}"\r\n`)].join(''));
+    };
+    const parts: string[] = [];
+    let waiting = 0;
+    const write = async (part: string): Promise<void> => {
+      waiting += 1;
+      assert.equal(waiting, 1, 'the next part is not written before this one was taken');
+      await new Promise((resolve) => { setImmediate(resolve); });
+      waiting -= 1;
+      parts.push(part);
+    };
+    await exportAudit({ platform: { text }, token: 't', orgId: 'o', format, write });
+    const whole = format === 'jsonl' ? rows.map((row) => `${JSON.stringify(row)}\n`).join('') : ['id,agent\r\n', ...rows.map(({ id, agent }) => `${id},"${agent.replaceAll('"', '""')}"\r\n`)].join('');
+    assert.ok(parts.join('') === whole, format);
+    assert.equal(parts.length, 5);
+  }
+  assert.deepEqual(asked.slice(0, 3), [1_000, 500, 500]);
+  // A platform that says the same again and again is not asked for ever.
+  const stuck = { text: () => Promise.resolve(`id\r\n${'same\r\n'.repeat(1_000)}`) };
+  await assert.rejects(exportAudit({ platform: stuck, token: 't', orgId: 'o', format: 'csv', write: () => undefined }), { code: 'upstream_error' });
 });
 
 test('cli - no server makes the command poll without a pause or wait beyond a timer [CLI-009]', async () => {
