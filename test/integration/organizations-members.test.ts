@@ -2,6 +2,7 @@
 import assert from 'node:assert/strict';
 import { after, before, suite, test } from 'node:test';
 import { z } from 'zod';
+import { limits } from '../../contracts/limits.ts';
 import { invitation, member, organizationListed } from '../../contracts/organization.ts';
 import { createdKey, organizationClient, refusal, type OrganizationClient } from '../harness/organization.ts';
 import { answered, startPlatform, type ApiReply, type Method, type Person, type TestPlatform } from '../harness/platform.ts';
@@ -32,6 +33,20 @@ suite('members', { timeout: 240_000 }, () => {
   /** Everything an owner sees, to compare. */
   const all = async (orgId: string): Promise<string> =>
     (await Promise.all(['', '/members', '/invitations', '/api-keys'].map((path) => client.call('GET', path, people.owner, { orgId })))).map(({ body }) => body).join('\n');
+
+  test('members - one address is invited so often a day, by all organizations together; another one still is, and who may not invite uses nothing up', async () => {
+    const [one, two] = await Promise.all([client.create(people.owner), client.create(people.admin)]);
+    const email = 'much-wanted@example.com';
+    assert.equal((await client.call('POST', '/members', people.viewer, { orgId: one.id, email })).status, 404);
+    for (let i = 0; i < limits.invitationsOfAddressPerDayMax; i++) {
+      const [org, who] = i % 2 === 0 ? [one, people.owner] : [two, people.admin];
+      assert.equal((await client.call('POST', '/members', who, { orgId: org.id, email })).status, 200, `invitation ${i + 1}`);
+    }
+    const refused = await client.call('POST', '/members', people.owner, { orgId: one.id, email });
+    assert.equal(refusal(refused), '429 rate_limited');
+    assert.ok(Number(refused.headers['retry-after']) >= 1);
+    assert.equal((await client.call('POST', '/members', people.owner, { orgId: one.id, email: 'other@example.com' })).status, 200);
+  });
 
   test('members - every route asks for its role: below it 403, and nothing has changed; from it on it is done [RBAC-002] [RBAC-003] [RBAC-009] [RBAC-010] [RBAC-011] [RBAC-012] [RBAC-015] [RBAC-016] [ORG-005] [ORG-024] [ORG-026] [ORG-031] [ORG-040] [ORG-046] [ORG-050] [ORG-058] [ORG-061] [KEY-005]', async () => {
     const orgId = await staffed();
