@@ -7,6 +7,7 @@
  * the error bodies, the rate limit's headers, the kinds of token.
  */
 import { z } from 'zod';
+import { chatHeaders } from './chat.ts';
 import { errors, type ErrorEntry } from './errors.ts';
 import { deploymentRouteList } from './deployment-routes.ts';
 import { cookieNames } from './platform.ts';
@@ -118,8 +119,20 @@ const operationOf = (route: Route): Json => ({
   },
 });
 
+/** Of a header that is only for the daemon to choose by, there is nothing to say: OpenAPI has `Accept` in the answers' media types. */
+const headersOf = (route: PlatformRoute): readonly Json[] => (route.headers ?? []).filter((name) => name !== 'accept')
+  .map((name) => ({ name, in: 'header', required: false, schema: { type: 'string' }, ...(headerWords[name] === undefined ? {} : { description: headerWords[name] }) }));
+
+const headerWords: Readonly<Record<string, string>> = {
+  [chatHeaders.organization]: 'Who pays: an organization (`org_…`) of the caller, or `personal`. Without it the oldest membership, or the own workspace.',
+  [chatHeaders.session]: 'Name of the conversation: keeps its requests on one actor.',
+};
+
 /** A path as OpenAPI writes it: `{id}` for `:id`. */
 const documentedPath = (route: EnvelopeRoute): string => route.path.replaceAll(/:(\w+)/g, '{$1}');
+
+/** An answer in pieces may be asked for as events. */
+const eventsOf = (route: PlatformRoute): Json => (route.serve.by === 'stream' ? { 'text/event-stream': { schema: { type: 'string', description: 'Server-sent events.' } } } : {});
 
 const platformOperationOf = (route: EnvelopeRoute): Json => ({
   operationId: route.id,
@@ -128,6 +141,7 @@ const platformOperationOf = (route: EnvelopeRoute): Json => ({
   parameters: [
     ...[...route.path.matchAll(/:(\w+)/g)].map(([, name = '']) => ({ name, in: 'path', required: true, schema: { type: 'string' } })),
     ...(route.query === undefined ? [] : parametersOf(route.query)),
+    ...headersOf(route),
     ...(route.auth.kind === 'cookie' && route.method !== 'GET' ? [{ $ref: '#/components/parameters/Csrf' }] : []),
   ],
   ...(route.body === undefined ? {} : {
@@ -139,7 +153,7 @@ const platformOperationOf = (route: EnvelopeRoute): Json => ({
   responses: {
     ...Object.fromEntries(Object.entries(route.answers).map(([status, schema]) => [status, {
       description: 'Done.',
-      ...(schema === 'empty' ? {} : { content: schema === 'text' ? { '*/*': { schema: { type: 'string' } } } : { 'application/json': { schema: schemaOf(schema, 'output') } } }),
+      ...(schema === 'empty' ? {} : { content: schema === 'text' ? { '*/*': { schema: { type: 'string' } } } : { 'application/json': { schema: schemaOf(schema, 'output') }, ...eventsOf(route) } }),
     }])),
     ...errorAnswers(route),
   },
