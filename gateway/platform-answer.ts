@@ -132,7 +132,7 @@ const headersOf = ({ status, code, details, correlation }: Refused, auth: Envelo
 
 /** Words of RFC 6749 section 5.2, RFC 8628 section 3.5 and 4.1.2.1 for what has another name elsewhere. */
 const oauthWords: Readonly<Record<string, readonly [word: string, status?: number]>> = {
-  validation_error: ['invalid_request', 400], invalid_refresh: ['invalid_grant'], internal_error: ['server_error'],
+  validation_error: ['invalid_request', 400], bad_request: ['invalid_request'], payload_too_large: ['invalid_request'], invalid_refresh: ['invalid_grant'], internal_error: ['server_error'],
 };
 const oauthBody = ({ code, status, message }: Refused): { readonly status: number; readonly body: object } => {
   const [word, own] = oauthWords[code] ?? [status === 503 ? 'temporarily_unavailable' : code];

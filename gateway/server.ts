@@ -110,6 +110,12 @@ export const startServer = async (options: ServerOptions): Promise<Server> => {
         if (servedAt(endpoint.surface, req)) onRequest(endpoint, params, res, req);
         else onOther(res, req);
       });
+      // RFC 9110 section 9.3.2. Elsewhere HEAD is a method like any other.
+      if (endpoint.surface !== 'platform' || endpoint.method !== 'GET') continue;
+      app.head(endpoint.path, (res, req) => {
+        if (servedAt(endpoint.surface, req)) onRequest(endpoint, params, res, req, true);
+        else onOther(res, req);
+      });
     }
     if (options.surfaces.includes('edge')) app.ws<SocketData>(routes.stream.path, {
       maxPayloadLength: limits.clientFrameCutBytes,
@@ -198,13 +204,13 @@ export const startServer = async (options: ServerOptions): Promise<Server> => {
     header: (name) => allOf(req, name),
   });
 
-  const onRequest = (endpoint: Endpoint, params: number, res: HttpResponse, req: HttpRequest): void => {
+  const onRequest = (endpoint: Endpoint, params: number, res: HttpResponse, req: HttpRequest, headOnly = false): void => {
     const gone = new AbortController();
     res.onAborted(() => gone.abort());
     const settle = (answer: Answer | Promise<Answer>, closes: boolean): void | Promise<void> => {
       if (answer instanceof Promise) return answer.then((later) => settle(later, closes));
       if (gone.signal.aborted) return;
-      if (answer.pieces === undefined) write(res, answer, closes);
+      if (answer.pieces === undefined || headOnly) write(res, answer, closes, headOnly);
       else return writePieces(res, answer, answer.pieces, gone.signal);
     };
     const length = Number(req.getHeader('content-length'));

@@ -3,6 +3,7 @@ import assert from 'node:assert/strict';
 import type { IncomingMessage } from 'node:http';
 import { request } from 'node:https';
 import { after, before, describe, test } from 'node:test';
+import { connect } from 'node:tls';
 import { authRoutes } from '../../contracts/auth-routes.ts';
 import { coded, errorEntry, errors } from '../../contracts/errors.ts';
 import { organizationRoutes } from '../../contracts/organization-routes.ts';
@@ -188,6 +189,30 @@ describe('platform http', () => {
     fails((await form('/api/auth/revoke', 'all=true', { token })).reply, 422, 'validation_error');
   });
 
+  test('platform http - HEAD answers as GET does, without a body, and the connection goes on; where there is no GET there is no HEAD', async () => {
+    answers = (one) => one.answer(200, { id: one.id }, { 'cache-control': 'public, max-age=7' });
+    const me = `/api/auth/me HTTP/1.1\r\nhost: x\r\nauthorization: Bearer ${token}\r\n\r\n`;
+    const asked = [`HEAD ${me}`, 'HEAD /api/auth/session HTTP/1.1\r\nhost: x\r\n\r\n', 'HEAD /api/auth/me HTTP/1.1\r\nhost: x\r\n\r\n', 'HEAD /api/auth/revoke HTTP/1.1\r\nhost: x\r\n\r\n', `GET ${me}`];
+    const from = edge.reached.length;
+    const text = await new Promise<string>((resolve, reject) => {
+      const requests = [...asked];
+      let got = '';
+      const next = (): void => void socket.write(requests.shift() ?? '');
+      const socket = connect({ host: '127.0.0.1', port: edge.port, ca: edge.ca, servername: 'localhost' }, next);
+      socket.on('data', (data: Buffer) => {
+        got += data.toString('utf8');
+        if (requests.length === 0 && got.endsWith('}')) socket.destroy();
+        else if (got.endsWith('\r\n\r\n') && requests.length > 0) next();
+      });
+      socket.on('error', reject);
+      socket.on('close', () => resolve(got));
+    });
+    const parts = text.split('\r\n\r\n');
+    assert.deepEqual(parts.map((head) => head.split('\r\n', 1)[0]), ['HTTP/1.1 200 OK', 'HTTP/1.1 200 OK', 'HTTP/1.1 401 Unauthorized', 'HTTP/1.1 404 Not Found', 'HTTP/1.1 200 OK', '{"id":"me"}']);
+    for (const head of [parts[0], parts[4]]) assert.match(head ?? '', /\r\ncache-control: public, max-age=7(\r\n|$)/);
+    assert.deepEqual(edge.reached.slice(from).map(({ id }) => id), ['me', 'session', 'me']);
+  });
+
   test('platform http - a body over its bound is refused with 413, whether its length is said beforehand or not [ERR-001]', async () => {
     const path = authRoutes.emailStart.path;
     const { reply, reached } = await post(path, `{"email":"${'a'.repeat(limits.bodyMaxBytes)}"}`);
@@ -283,6 +308,15 @@ describe('platform http', () => {
         assert.deepEqual(Object.keys(Object(reply.json)).toSorted(), ['error', 'error_description']);
         assert.equal(Object(reply.json).error, 'invalid_request');
       }
+    }
+    // Too large is a malformed request in their words, whatever it comes as; what follows it is not read.
+    const large = 'a'.repeat(limits.bodyMaxBytes);
+    for (const send of [() => form(authRoutes.deviceCode.path, `client_id=${large}`), () => post(authRoutes.refresh.path, { refresh_token: large })]) {
+      const { reply, reached } = await send();
+      assert.equal(reply.status, 413, reply.text);
+      assert.deepEqual(Object.keys(Object(reply.json)).toSorted(), ['error', 'error_description']);
+      assert.equal(Object(reply.json).error, 'invalid_request');
+      assert.deepEqual(reached, []);
     }
     const shown = async (status: number, code: string, message = 'A sentence.', details: Record<string, unknown> = {}): Promise<Reply> =>
       (await post(authRoutes.deviceToken.path, {}, {}, (one) => one.refuse(status, code, details, message))).reply;
