@@ -65,10 +65,10 @@ test('documents - the chat operations say their two headers, and that their answ
   for (const route of platformRouteList) {
     const operation = at(openapi, ['paths', documented(route.path), route.method.toLowerCase()]) as Tree;
     const parameters = (operation['parameters'] ?? []) as unknown as readonly Tree[];
-    const headers = parameters.flatMap((one) => (String(one['in']) === 'header' ? [String(one['name'])] : []));
+    const headers = parameters.flatMap((one) => (JSON.stringify(one['in']) === '"header"' ? [JSON.stringify(one['name'])] : []));
     const types = Object.keys((at(operation, ['responses', '200', 'content']) ?? {}) as object);
     const chats = route.id === 'chat_completions' || route.id === 'ui_chat';
-    assert.deepEqual(headers, chats ? ['troupe-organization', 'x-session-id'] : [], route.id);
+    assert.deepEqual(headers, chats ? ['"troupe-organization"', '"x-session-id"'] : [], route.id);
     if (chats) assert.deepEqual(types, ['application/json', 'text/event-stream'], route.id);
     else assert.ok(!types.includes('text/event-stream'), route.id);
   }
