@@ -12,6 +12,7 @@ import { regulation } from './regulation/regulation.ts';
 import type { ActorDefinition } from './runtime/define.ts';
 import { session, type SessionDeps } from './session/session.ts';
 import { signin, type SigninDeps } from './signin/signin.ts';
+import { stream } from './stream/stream.ts';
 import type { Tools } from './tools/tool.ts';
 import { user } from './user/user.ts';
 import { wallet } from './wallet/wallet.ts';
@@ -39,5 +40,5 @@ export const definitions = (deps: DefinitionDeps): readonly ActorDefinition[] =>
 ];
 
 const platformDefinitions = (deps: PlatformActorDeps): readonly ActorDefinition[] => [
-  user(), wallet(), certification(), regulation(), signin(deps.signin), organization(deps.organization), webhook(deps.webhook), payments(deps.payments),
+  user(), wallet(), certification(), regulation(), stream(), signin(deps.signin), organization(deps.organization), webhook(deps.webhook), payments(deps.payments),
 ];

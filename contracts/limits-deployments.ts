@@ -1,5 +1,23 @@
 /** The bounds of managed deployments: the third part of `limits` (limits.ts), which is where they are read. */
 export const deploymentLimits = {
+  // --- client streams ----------------------------------------------------------------------------------------------
+  /** Characters of a stream id, of an event's kind, of an idempotency key (decisions, Deployment services). More: `invalid_argument`. */
+  streamIdMaxChars: 256,
+  eventKindMaxChars: 128,
+  idempotencyKeyMaxChars: 128,
+  /** Events of one append, and bytes of its body. More: `invalid_argument`, `payload_too_large`. */
+  appendEventsMax: 1_000,
+  appendMaxBytes: 1024 * 1024,
+  /** Events of one answer unless asked for otherwise, and at most; bytes of one answer, beyond which it holds fewer. */
+  journalPageEvents: 256,
+  journalPageEventsMax: 10_000,
+  journalPageMaxBytes: 4 * 1024 * 1024,
+  /** Milliseconds for which an idempotency key is remembered (decisions: 24 h), and how many of one stream. More in that time: `rate_limited`. */
+  idempotencyTtlMs: 86_400_000,
+  idempotencyKeysMax: 32_768,
+  /** Keys that are kept together, and forgotten together. */
+  idempotencyChunkMax: 1_024,
+
   // --- regulation --------------------------------------------------------------------------------------------------
   /** Milliseconds of event time for which a ratio must stay past a threshold before the mode changes (decisions: 5 minutes). */
   regulationHoldMs: 300_000,
