@@ -122,7 +122,7 @@ test('client stream - the fold keeps every key for 24 hours and forgets it withi
 });
 
 test('canonical JSON - [JRN-003] members are sorted by UTF-16 units, numbers and texts are ECMAScript\'s (RFC 8785 appendix B and section 3.2)', () => {
-  const example = { numbers: [333333333.33333329, 1e30, 4.5, 2e-3, 1e-27], string: '\u20ac$\u000f\nA\'B"\\\\"/', literals: [null, true, false] };
+  const example = { numbers: [Number('333333333.33333329'), 1e30, 4.5, 2e-3, 1e-27], string: '\u20ac$\u000f\nA\'B"\\\\"/', literals: [null, true, false] };
   assert.equal(canonicalJson(example), '{"literals":[null,true,false],"numbers":[333333333.3333333,1e+30,4.5,0.002,1e-27],"string":"€$\\u000f\\nA\'B\\"\\\\\\\\\\"/"}');
   const sorted = canonicalJson({ '\u20ac': 1, '\r': 2, '\ufb33': 3, 1: 4, '\u{1f600}': 5, '\u0080': 6, '\u00f6': 7 });
   assert.equal(sorted, '{"\\r":2,"1":4,"\u0080":6,"ö":7,"€":1,"😀":5,"\ufb33":3}');
