@@ -4,7 +4,7 @@
  */
 import { coded } from '../../contracts/errors.ts';
 import type { Projection } from './projection.ts';
-import type { Sql, TransactionSql } from './postgres.ts';
+import { transaction, type Sql, type TransactionSql } from './postgres.ts';
 
 /** Stream → sequence of the last commit whose rows are written. */
 export type Positions = ReadonlyMap<string, number>;
@@ -31,7 +31,7 @@ const addCheckpoints = async (tx: TransactionSql, name: string, streams: readonl
 
 /** Begins a projection anew: no rows, every checkpoint at 0. */
 export const restart = async (sql: Sql, projection: Projection, streams: readonly StreamIdentity[]): Promise<void> => {
-  await sql.begin(async (tx) => {
+  await transaction(sql, async (tx) => {
     // First, so that a batch under way either is committed before and deleted here, or finds no checkpoint and writes nothing.
     await forget(tx, projection.name);
     await projection.clear(tx);

@@ -9,7 +9,7 @@ import { createHash } from 'node:crypto';
 import { readdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { coded } from '../../contracts/errors.ts';
-import { answered, type Sql } from './postgres.ts';
+import { answered, transaction, type Sql } from './postgres.ts';
 
 export interface Migration {
   readonly number: number;
@@ -49,7 +49,7 @@ const requireBeginning = (known: readonly Migration[], applied: readonly { reado
 export const migrate = async (sql: Sql, migrations: readonly Migration[]): Promise<readonly number[]> => {
   const done: number[] = [];
   for (;;) {
-    const applied = await answered(sql.begin(async (tx) => {
+    const applied = await answered(transaction(sql, async (tx) => {
       // Of the transaction, so that it ends with it, however it ends.
       await tx`select pg_advisory_xact_lock(hashtextextended('troupe.migrations', 0))`;
       await tx`create schema if not exists troupe`;

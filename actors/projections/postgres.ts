@@ -5,7 +5,7 @@
  * and so is a `lease` whose holder has not spoken for `limits.projectionLeaseMs`, with the advisory locks it held. Errors leave coded
  * and without the connection's URL, which holds a password. Needs Postgres 14 (idle_session_timeout).
  */
-import postgres, { type Sql } from 'postgres';
+import postgres, { type Sql, type TransactionSql } from 'postgres';
 import { coded, CodedError } from '../../contracts/errors.ts';
 import { limits } from '../../contracts/limits.ts';
 
@@ -88,4 +88,46 @@ export const answered = async <T>(work: Promise<T>, deadlineMs: number = limits.
   } finally {
     clearTimeout(timer);
   }
+};
+
+const lostConnection = (): CodedError => coded('upstream_unavailable', 'The connection of a transaction was lost.');
+
+/** True for an error that says that the connection is gone: one of the client's own or of the socket, not an answer of the server. */
+const isLoss = (error: unknown): boolean => {
+  const said = error instanceof CodedError && error.cause !== undefined ? error.cause : error;
+  if (!(said instanceof Error) || said instanceof postgres.PostgresError) return false;
+  return codeOf(said).startsWith('CONNECT') || 'syscall' in said;
+};
+
+/**
+ * Runs `work` in a transaction: committed when it resolves, rolled back when it throws, gone with the connection when that is lost.
+ * Throws what `work` throws, or the client's error for the loss.
+ *
+ * The client's own `begin` rolls back whatever was thrown. On a connection that the server has closed there is nothing to roll back and
+ * nothing to write to: the client (3.4.9) then writes to a socket it does not have, from a timer, which ends the process
+ * (porsager/postgres issues 1154 and 1208). So work that has lost its connection never comes to its end here, and no statement of it
+ * follows; what the caller gets is the loss, which the client tells by itself.
+ */
+export const transaction = async <T>(sql: Sql, work: (tx: TransactionSql) => Promise<T>): Promise<T> => {
+  let lost = false;
+  const never = new Promise<never>(() => undefined);
+  const told = Promise.withResolvers<T>();
+  const begun = sql.begin(async (tx) => {
+    const guarded = new Proxy(tx, {
+      apply: (target, self, args) => {
+        if (lost) throw lostConnection();
+        return Reflect.apply(target, self, args) as unknown;
+      },
+    });
+    try {
+      told.resolve(await work(guarded));
+    } catch (error) {
+      if (lost || isLoss(error)) return never;
+      throw error;
+    }
+    return lost ? never : undefined;
+  });
+  begun.catch(() => { lost = true; });
+  await begun;
+  return told.promise;
 };

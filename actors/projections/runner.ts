@@ -20,7 +20,7 @@ import type { StoredMessage } from '../runtime/store.ts';
 import { advance, readCheckpoints, restart, type Positions } from './checkpoint.ts';
 import type { JournalSource } from './journal.ts';
 import { Pause } from './pause.ts';
-import { answered, closePostgres, isSqlState, lockTimedOut, openPostgres, type Sql } from './postgres.ts';
+import { answered, closePostgres, isSqlState, lockTimedOut, openPostgres, transaction, type Sql } from './postgres.ts';
 import type { ProjectedCommit, Projection } from './projection.ts';
 
 /** `waiting`: another process runs it. `down`: it cannot run now; it is tried again. */
@@ -123,7 +123,7 @@ export const startRunner = (options: RunnerOptions): Runner => {
     const from = at.get(stream) ?? 0;
     const to = batch.at(-1)?.seq ?? from;
     const commits = batch.map(decode).filter((commit) => commit !== undefined);
-    await answered(sql.begin(async (tx) => {
+    await answered(transaction(sql, async (tx) => {
       await advance(tx, projection.name, { stream, from, to, pid });
       if (commits.length > 0) await projection.apply(tx, commits);
     }));
