@@ -3,15 +3,19 @@ export const blobLimits = {
   // --- blobs of deployments ----------------------------------------------------------------------------------------
   /** Bytes of one blob's content (decisions: 512 MiB). More: `payload_too_large`, nothing is stored. */
   blobMaxBytes: 512 * 1024 * 1024,
-  /** Bytes of content in one stored frame, which is one message; below NATS' default payload of 1 MiB even where nothing can be compressed. Kept with each blob: may be changed. */
-  blobFrameBytes: 512 * 1024,
+  /**
+   * Bytes of content in one zstd frame, and of one stored message of it, below NATS' default payload of 1 MiB. Both are kept with each blob: they
+   * may be changed. A content within one frame can be read by decoders that know no frame behind the first (Node's own, nodejs/node#64741).
+   */
+  blobFrameBytes: 4 * 1024 * 1024,
+  blobPartBytes: 512 * 1024,
   /** Bytes that one deployment's blobs may hold as they are stored, each counted with at least so many. More: `payload_too_large`. Passed by what is under way at once at most. */
   blobQuotaBytes: 64 * 1024 * 1024 * 1024,
   blobQuotaMinBytes: 4 * 1024,
   /** Uploads of one deployment that one daemon takes at once. More: `rate_limited`. */
   blobUploadsMax: 8,
-  /** Uploads and downloads of blobs that one daemon serves at once, each of which holds a few MiB at most. More: `overloaded`. */
-  blobTransfersMax: 64,
+  /** Uploads and downloads of blobs that one daemon serves at once, each of which holds some frames. More: `overloaded`. */
+  blobTransfersMax: 32,
   /** Milliseconds one upload may take in all, and may bring nothing. Then it is given up. */
   blobUploadMs: 3_600_000,
   blobSilenceMs: 60_000,
