@@ -76,9 +76,9 @@ export const createStreams = ({ admission, hub, actors, platform, deployments, l
   return (stream) => {
     const { route } = stream;
     if (route.surface !== 'edge') {
-      if (platform === undefined || deployments === undefined) stream.close(closeCodes.internal_error.code, closeCodes.internal_error.reason);
-      else if (route.surface === 'platform') platform(stream, route);
-      else deployments(stream, route);
+      if (route.surface === 'platform' && platform !== undefined) platform(stream, route);
+      else if (route.surface === 'deployment' && deployments !== undefined) deployments(stream, route);
+      else stream.close(closeCodes.internal_error.code, closeCodes.internal_error.reason);
       return;
     }
     serve(stream, route).catch((error: unknown) => {
