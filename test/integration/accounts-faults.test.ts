@@ -23,7 +23,11 @@ test('accounts faults - while Postgres is down people sign in and renew tokens w
   const bob = await accounts.signUp('bob@example.com');
   assert.equal((await accounts.call('grants', { token: renewed.access_token })).status, 200);
   assert.deepEqual([(await accounts.call('me', { token: bob.accessToken })).status, (await accounts.call('me', { token: bob.accessToken })).code], [503, 'upstream_unavailable']);
+  // It is refused at once from when the daemon knows, until it sees it answer again.
+  const [daemon] = accounts.daemons;
+  await daemon?.line(/Postgres cannot be reached/);
   await accounts.postgres.start();
+  await daemon?.line(/Postgres answers again/);
   assert.equal(got(await accounts.call('me', { token: bob.accessToken }), 200, meAnswer).id, bob.userId);
 });
 

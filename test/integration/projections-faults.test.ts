@@ -218,10 +218,13 @@ test('projections - without Postgres the journal goes on, the status says why, a
   await down;
   assert.deepEqual(projections.status(), { sessions: 'upstream_unavailable' });
   await write(b, 2, 2);
+  const gone = lines.next(({ text }) => text.startsWith('Postgres cannot be reached'));
   assert.equal(await projections.caughtUp('sessions', undefined, waitMs).then(() => 'there', codeOf), 'upstream_unavailable');
+  await gone;
+  const again = lines.next(({ text }) => text === 'Postgres answers again');
   const up = lines.next(({ fields }) => typeof fields === 'object' && fields !== null && 'state' in fields && fields.state === 'running');
   await servers.server.start();
-  await up;
+  await Promise.all([up, again]);
   await projections.caughtUp('sessions', undefined, waitMs);
   await b.requireRows();
   assert.ok(!JSON.stringify(lines.log.lines).includes(new URL(b.url).password), 'the password is in no log line');

@@ -117,18 +117,22 @@ export class Results {
         return undefined;
       }
       case 'test:diagnostic': {
-        const open = this.#of(event.data.file);
+        const open = this.#told(event.data.file);
         if (open !== undefined) this.#remark(open, event.data.message);
         return undefined;
       }
       case 'test:start': {
-        const open = this.#of(event.data.file);
+        const open = this.#told(event.data.file);
         if (open === undefined) return undefined;
         open.suites.length = event.data.nesting;
         open.suites[event.data.nesting] = event.data.name;
         open.afterFailure = false;
         return undefined;
       }
+      case 'test:enqueue':
+        // The runner's own entry for a file of the run.
+        if (event.data.nesting === 0 && event.data.file !== undefined && relative(this.#cwd, event.data.file) === event.data.name) this.#begin(event.data.name);
+        return undefined;
       case 'test:dequeue':
         if (event.data.nesting > 0 || event.data.name !== this.#of(event.data.file)?.file) this.#of(event.data.file)?.running.add(event.data.name);
         return undefined;
@@ -141,7 +145,7 @@ export class Results {
         return open.counts === undefined ? undefined : this.#close(open);
       }
       case 'test:fail': {
-        const open = this.#of(event.data.file);
+        const open = this.#told(event.data.file);
         if (open === undefined) return undefined;
         // The file itself: said by its end; it has no summary if it did not get so far.
         if (event.data.nesting === 0 && event.data.name === open.file) return open.end === undefined ? undefined : this.#close(open);
@@ -168,17 +172,20 @@ export class Results {
   }
 
   #of(path: string | undefined): Open | undefined {
+    return path === undefined ? undefined : this.#open.get(relative(this.#cwd, path));
+  }
+
+  /** The file an event in order is about. A test that another module defines names that module: it belongs to the file whose turn it is. */
+  #told(path: string | undefined): Open | undefined {
     if (path === undefined) return undefined;
-    const file = relative(this.#cwd, path);
-    let open = this.#open.get(file);
-    if (open === undefined) {
-      open = {
-        file, remarks: [], output: [], outputLines: 0, failures: [], failedCount: 0, running: new Set(), suites: [], afterFailure: false,
-        seed: undefined, seedOfFailure: undefined, counts: undefined, end: undefined,
-      };
-      this.#open.set(file, open);
-    }
-    return open;
+    return this.#of(path) ?? this.#open.values().next().value;
+  }
+
+  #begin(file: string): void {
+    this.#open.set(file, {
+      file, remarks: [], output: [], outputLines: 0, failures: [], failedCount: 0, running: new Set(), suites: [], afterFailure: false,
+      seed: undefined, seedOfFailure: undefined, counts: undefined, end: undefined,
+    });
   }
 
   #write(open: Open, text: string, standard: boolean): void {

@@ -136,3 +136,12 @@ test('test run - every test file of this repository is run', () => {
   assert.ok(files.includes('test/unit/test-run.test.ts') && files.length > 100);
   assert.deepEqual([...new Set(files.map((file) => file.split('/')[1]))], ['browser', 'conformance', 'fault', 'integration', 'repo', 'unit']);
 });
+
+test('test run - tests that another module defines belong to the file that imports it', async (t) => {
+  const shared = `${head}export const suite = (ok) => { test('shared', (t) => { t.diagnostic('said ' + ok); assert.ok(ok); }); };\n`;
+  const { root, run, printed } = await given(t, { 'test/unit/a.test.ts': "import { suite } from './shared.mjs';\nsuite(true);\n", 'test/unit/b.test.ts': "import { suite } from './shared.mjs';\nsuite(false);\n" });
+  await writeFile(join(root, 'test/unit/shared.mjs'), shared);
+  const ran = await run();
+  assert.deepEqual(ran.results.map(({ file, failed, passed }) => [file, passed, failed]), [['test/unit/a.test.ts', 1, 0], ['test/unit/b.test.ts', 0, 1]]);
+  assert.match(printed(), /^ok {3}test\/unit\/a.*\n {5}said true\nFAIL test\/unit\/b.*\n {5}failed: shared\n {5}said false\n$/);
+});
