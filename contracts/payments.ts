@@ -71,6 +71,8 @@ export const paymentsEvents = {
   InvoicePaid: z.strictObject({ invoice: id, subscription: id.nullable(), plan: planName, until: seconds.nullable(), granted: z.boolean() }),
   /** The plan that the organization was told. */
   PlanTold: z.strictObject({ plan: planName, subscription: id.nullable() }),
+  /** The wallet was told that its period of an invoice is over. */
+  PeriodLapsed: z.strictObject({}),
   CancelStarted: z.strictObject({ subscription: id }),
   /** `due`: Unix milliseconds of the next try. */
   CancelFailed: z.strictObject({ subscription: id, code: z.string(), due: z.int() }),

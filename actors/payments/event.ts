@@ -76,8 +76,8 @@ const ofInvoice = (object: unknown, type: string, common: object, planOf: PlanOf
   })[0];
   const event = type === 'invoice.payment_failed' ? { ...common, kind: 'unpaid', invoice: read.id } : {
     ...common, kind: 'paid', invoice: read.id, subscription: id, plan: paid?.plan ?? null, until: paid?.until ?? null,
-    // An invoice of its own, of nothing that we sell, gives nothing.
-    renews: (id !== null || paid !== undefined) && (read.billing_reason === null || read.billing_reason === undefined || renewing.has(read.billing_reason)),
+    // An invoice of no subscription gives nothing.
+    renews: id !== null && (read.billing_reason === null || read.billing_reason === undefined || renewing.has(read.billing_reason)),
   };
   return { organization: about?.metadata?.organizationId ?? read.metadata?.organizationId, customer: read.customer, event };
 };

@@ -48,12 +48,19 @@ const tellPlan = (turn: PaymentsTurn): void => {
   const plan = subscription?.plan ?? 'free';
   if (plan === turn.state.plan) return;
   turn.emit('PlanTold', { plan, subscription: subscription?.id ?? null });
-  const revision = turn.newId();
   const reason = subscription === undefined ? 'no subscription is left' : `subscription ${subscription.id}`;
-  tellOrganization(turn, 'set_plan', { plan, reason, revision });
+  tellOrganization(turn, 'set_plan', { plan, reason, revision: turn.newId() });
+};
+
+/** Tells the wallet that credits come with the calendar month again, once nothing is live and no time that was paid is left. */
+const lapseOn = (turn: PaymentsTurn): void => {
+  const { paying, subscriptions, closed } = turn.state;
+  const goesOn = subscriptions.some(({ status, paid_until: until }) => status === 'live' || (status === 'waiting' && until * 1_000 > turn.now));
   const wallet = walletAddress(turn.self.key);
-  // From here on its credits come with the calendar month again.
-  if (plan === 'free' && wallet !== undefined) turn.tell(wallet, 'lapse', { revision });
+  if (!paying || goesOn || closed || wallet === undefined) return;
+  turn.emit('PeriodLapsed', {});
+  turn.tell(wallet, 'lapse', { revision: turn.newId() });
+  wake(turn);
 };
 
 /** Subscriptions that must not go on. */
@@ -97,6 +104,7 @@ const cancelled = (turn: PaymentsTurn, outcome: Outcome<unknown>, { subscription
     turn.emit('CancelFailed', { subscription, code: outcome.code, due: turn.now + delay });
   }
   tellPlan(turn);
+  lapseOn(turn);
   cancelOn(turn);
 };
 
@@ -175,6 +183,7 @@ export const payments = (deps: PaymentsDeps) => defineActor({
         }
         take(turn, event);
         tellPlan(turn);
+        lapseOn(turn);
         cancelOn(turn);
         return { taken: true };
       },

@@ -43,6 +43,8 @@ export interface PaymentsState {
   readonly subscriptions: readonly Subscription[];
   /** As the organization was told. */
   readonly plan: PlanName;
+  /** Whether the wallet has a period of an invoice. */
+  readonly paying: boolean;
   /** Ids that were taken, the oldest first. */
   readonly events: readonly string[];
   readonly invoices: readonly string[];
@@ -52,7 +54,7 @@ export interface PaymentsState {
 
 type Payload<K extends keyof PaymentsEvents> = PayloadOf<PaymentsEvents[K]>;
 
-export const initialPayments = (): PaymentsState => ({ customers: [], subscriptions: [], plan: 'free', events: [], invoices: [], cancels: [], closed: false });
+export const initialPayments = (): PaymentsState => ({ customers: [], subscriptions: [], plan: 'free', paying: false, events: [], invoices: [], cancels: [], closed: false });
 
 const last = (all: readonly string[], next: string, max: number): readonly string[] => [...all.slice(-(max - 1)), next];
 
@@ -101,12 +103,13 @@ export const fold = {
     if (known === undefined) return { ...state, subscriptions: bounded([...state.subscriptions, { id, ...said, paid_until: 0 }]) };
     return { ...state, subscriptions: state.subscriptions.map((one) => (one.id === id ? { ...one, ...said } : one)) };
   },
-  InvoicePaid: (state: PaymentsState, { invoice, subscription, until }: Payload<'InvoicePaid'>): PaymentsState => ({
-    ...state,
+  InvoicePaid: (state: PaymentsState, { invoice, subscription, until, granted }: Payload<'InvoicePaid'>): PaymentsState => ({
+    ...state, paying: state.paying || granted,
     invoices: last(state.invoices, invoice, limits.paymentsInvoicesMax),
     subscriptions: state.subscriptions.map((one) => (one.id === subscription ? { ...one, paid_until: Math.max(one.paid_until, until ?? 0) } : one)),
   }),
   PlanTold: (state: PaymentsState, { plan }: Payload<'PlanTold'>): PaymentsState => ({ ...state, plan }),
+  PeriodLapsed: (state: PaymentsState): PaymentsState => ({ ...state, paying: false }),
   CancelStarted: (state: PaymentsState, { subscription }: Payload<'CancelStarted'>): PaymentsState => {
     if (!state.cancels.some((one) => one.subscription === subscription)) return { ...state, cancels: [...state.cancels, { subscription, attempts: 0, due: 0, running: true }] };
     return cancel(state, subscription, (one) => ({ ...one, running: true }));

@@ -115,7 +115,6 @@ test('payments - the end of a subscription leaves the month\'s credits of plan f
   // A whole calendar month later, on trial: no invoice ever began a period.
   w.host.advance(40 * 86_400_000);
   await w.receive(live('sub_1'), live('sub_1', { status: 'ended', at: start + 1 }));
-  await w.seen(walletAt, 'Lapsed');
   await w.seen(walletAt, 'Granted', 2);
   assert.deepEqual(await w.balance().then(({ used, remaining }) => [used, remaining]), [0, 50]);
   await w.receive(live('sub_2', { since: start + 5, at: start + 5 }), paid('in_1', { subscription: 'sub_2' }));
@@ -123,8 +122,20 @@ test('payments - the end of a subscription leaves the month\'s credits of plan f
   await w.use(20);
   await w.receive(live('sub_2', { since: start + 5, at: start + 9, status: 'ended' }));
   await w.seen(walletAt, 'Granted', 4);
-  await w.seen(walletAt, 'Lapsed', 2);
+  await w.seen(walletAt, 'Lapsed');
   assert.deepEqual(await w.balance().then(({ used, remaining }) => [used, remaining]), [20, 30]);
+});
+
+test('payments - while a subscription is given up on, the time that was paid goes on, and no longer', async (t) => {
+  const w = await paymentsWorld(t);
+  const now = Math.floor(w.host.now() / 1_000);
+  await w.receive(paid('in_1', { until: now + month }), live('sub_1'), live('sub_1', { status: 'waiting', at: start + 1 }));
+  await w.seen(organizationAt, 'PlanSet', 2);
+  assert.equal((await w.balance()).period_end, (now + month) * 1_000);
+  w.host.advance((month + 1) * 1_000);
+  await w.receive(unpaid('in_2'));
+  await w.seen(walletAt, 'Lapsed');
+  assert.notEqual((await w.balance()).period_end, (now + month) * 1_000);
 });
 
 test('payments - a price that is not ours is refused and not taken, until it is configured [BIL-044] [BIL-046]', async (t) => {
@@ -219,7 +230,7 @@ test('payments - a plan that is set by contract is not ended by payments; a late
   await set({ plan: 'team', revision: '01A' });
   assert.equal(await w.plan(), 'pro');
   await set({ plan: 'enterprise', limits: own });
-  await w.receive(live('sub_1'), live('sub_1', { status: 'ended', at: start + 1 }));
+  await w.receive(live('sub_1'), paid('in_1'), live('sub_1', { status: 'ended', at: start + 1 }));
   await w.seen(walletAt, 'Lapsed');
   assert.equal(await w.plan(), 'enterprise');
 });
