@@ -40,6 +40,10 @@ export const knowledgeLimits = {
   knowledgeReadMaxBytes: 32 * 1024,
   /** Bytes of the indexes of one daemon, as they estimate themselves. More: the least recently used are dropped, and read again from their snapshots. */
   knowledgeIndexesMaxBytes: 384 * 1024 * 1024,
+  /** Indexes of one daemon, empty ones too. More: as above. */
+  knowledgeIndexesMax: 1_024,
+  /** Milliseconds that a request waits for an index that is being read or made. Then `overloaded`, and the work goes on. */
+  knowledgeWaitMs: 8_000,
   /** Mebibytes of heap of the thread that holds them. Beyond: it ends, and they are read again. */
   knowledgeHeapMaxMiB: 1_024,
   /** Requests of one daemon that its index thread has not answered. More: `overloaded`. */

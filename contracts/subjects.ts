@@ -88,6 +88,8 @@ export const wildcards = {
   owner: (n: number): string => `part.${n}.*.*.*.*`,
   inbox: (n: number): string => `inbox.${n}.>`,
   reminders: (n: number): string => `reminder.${n}.>`,
+  /** Journals of a partition's actors of a type. */
+  journalsIn: (n: number, type: string): string => `journal.${n}.*.${encodeToken(type)}.*`,
   /** Journals of all actors of a type, of one organization or of all. */
   journals: (type: string, org?: string): string => `journal.*.${org === undefined ? '*' : encodeToken(org)}.${encodeToken(type)}.*`,
 } as const;
@@ -140,6 +142,20 @@ export const blobSubjects = (org: string, deployment: string) => {
     index: (hex: string): string => `${head}.i.${encodeToken(hex)}`,
     data: (upload: string): string => `${head}.d.${encodeToken(upload)}`,
     upload: (upload: string): string => `${head}.u.${encodeToken(upload)}`,
+  } as const;
+};
+/**
+ * Where the texts of a deployment's knowledge and the snapshot of its index are kept: beside its blobs, so that what erases these erases them.
+ * `text(ref, part)`; `snapshot`: which one is the last; `parts(snapshot)`: all of it.
+ */
+export const knowledgeSubjects = (org: string, deployment: string) => {
+  const head = `$O.${buckets.blobs}.C.${encodeToken(org)}.${encodeToken(deployment)}.k`;
+  return {
+    text: (ref: string, part: number): string => `${head}.t.${encodeToken(ref)}.${part}`,
+    textParts: (ref: string): string => `${head}.t.${encodeToken(ref)}.*`,
+    snapshot: `${head}.s`,
+    part: (snapshot: string, part: number): string => `${head}.p.${encodeToken(snapshot)}.${part}`,
+    parts: (snapshot: string): string => `${head}.p.${encodeToken(snapshot)}.*`,
   } as const;
 };
 /** All blobs of an organization's deployments, and the uploads of all that have not ended. */
