@@ -4,6 +4,8 @@ import { allowance } from './allowance/allowance.ts';
 import { certification } from './certification/certification.ts';
 import { completion } from './completion/completion.ts';
 import { custody } from './custody/custody.ts';
+import { deployment } from './deployment/deployment.ts';
+import type { DeploymentDeps } from './deployment/work.ts';
 import { device } from './device/device.ts';
 import { name } from './name/name.ts';
 import { organization, type OrganizationDeps } from './organization/organization.ts';
@@ -24,6 +26,7 @@ export interface PlatformActorDeps {
   readonly organization: OrganizationDeps;
   readonly webhook: WebhookDeps;
   readonly payments: PaymentsDeps;
+  readonly deployment: DeploymentDeps;
 }
 
 /** What the definitions need: the model registry, the tools, the blobs; idle time and instructions of sessions. */
@@ -40,5 +43,5 @@ export const definitions = (deps: DefinitionDeps): readonly ActorDefinition[] =>
 ];
 
 const platformDefinitions = (deps: PlatformActorDeps): readonly ActorDefinition[] => [
-  user(), wallet(), certification(), regulation(), stream(), signin(deps.signin), organization(deps.organization), webhook(deps.webhook), payments(deps.payments),
+  user(), wallet(), certification(), regulation(), stream(), signin(deps.signin), organization(deps.organization), webhook(deps.webhook), payments(deps.payments), deployment(deps.deployment),
 ];

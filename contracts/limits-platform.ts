@@ -129,6 +129,10 @@ export const platformLimits = {
   /** Codes mailed to one address in an hour, asked for from one address block, and in all. More: `rate_limited`. */
   signinMailsPerBlockMax: 5,
   signinMailsPerHourMax: 20,
+  /** Milliseconds after the last of it at which what an address' sign-in codes, a device authorization, and a counted key left is erased. */
+  signinForgetMs: 86_400_000,
+  deviceForgetMs: 86_400_000,
+  allowanceForgetMs: 2 * 86_400_000,
   /** Milliseconds before a sign-in code's mail is tried again when mail is unavailable; doubles, as long as the code is good. */
   signinMailRetryMs: 5_000,
   /** Sign-in codes asked for, and tried, from one remote address in a minute and in a day. More: `rate_limited`. */
@@ -256,6 +260,12 @@ export const platformLimits = {
   // --- deployments -------------------------------------------------------------------------------------------------
   /** Deployments of one organization on any plan, those that end included until they have. More: `plan_limit`. */
   deploymentsMax: 32,
+  /** Milliseconds for which an organization keeps a place for a deployment that is being made. Then it lapses. */
+  deploymentReservedMs: 600_000,
+  /** Failures in a row after which a deployment's work makes it `degraded`; it is tried on. */
+  deploymentDegradedTries: 3,
+  /** Milliseconds that making a deployment waits for it to run. Then the answer says `provisioning`. */
+  deploymentSettleMs: 5_000,
   /** Characters of what a deployment's agent is for. Longer: `validation_error`. */
   deploymentPurposeMaxChars: 1_000,
   /** Seconds an agent's token lives at most. */

@@ -13,7 +13,7 @@ import { isId } from './validate.ts';
 const holder = z.string().refine(isId);
 
 /** What can have a name. E-mail addresses and identities stand in keys as SHA-256. */
-export const nameKinds = ['slug', 'email', 'user-code', 'identity', 'customer'] as const;
+export const nameKinds = ['slug', 'email', 'user-code', 'identity', 'customer', 'deployment', 'agent'] as const;
 export type NameKind = (typeof nameKinds)[number];
 
 export const nameCommands = {

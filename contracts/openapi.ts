@@ -120,7 +120,7 @@ const operationOf = (route: Route): Json => ({
 });
 
 /** Of a header that is only for the daemon to choose by, there is nothing to say: OpenAPI has `Accept` in the answers' media types. */
-const headersOf = (route: PlatformRoute): readonly Json[] => (route.headers ?? []).filter((name) => name !== 'accept')
+const headersOf = (route: EnvelopeRoute): readonly Json[] => (route.headers ?? []).filter((name) => name !== 'accept')
   .map((name) => ({ name, in: 'header', required: false, schema: { type: 'string' }, ...(headerWords[name] === undefined ? {} : { description: headerWords[name] }) }));
 
 const headerWords: Readonly<Record<string, string>> = {
@@ -132,7 +132,7 @@ const headerWords: Readonly<Record<string, string>> = {
 const documentedPath = (route: EnvelopeRoute): string => route.path.replaceAll(/:(\w+)/g, '{$1}');
 
 /** An answer in pieces may be asked for as events. */
-const eventsOf = (route: PlatformRoute): Json => (route.serve.by === 'stream' ? { 'text/event-stream': { schema: { type: 'string', description: 'Server-sent events.' } } } : {});
+const eventsOf = (route: EnvelopeRoute): Json => (route.serve.by === 'stream' ? { 'text/event-stream': { schema: { type: 'string', description: 'Server-sent events.' } } } : {});
 
 const platformOperationOf = (route: EnvelopeRoute): Json => ({
   operationId: route.id,

@@ -44,6 +44,11 @@ export const organizationEvents = {
   /** What other parts did. */
   Noted: z.strictObject({ action: z.string(), resource_type: z.string(), resource_id: z.string(), metadata: z.record(z.string(), z.unknown()), by }),
 
+  /** A place for a deployment; confirmed by the deployment, free again when its data is erased. */
+  DeploymentReserved: z.strictObject({ id: z.string(), name: z.string(), by }),
+  DeploymentConfirmed: z.strictObject({ id: z.string() }),
+  DeploymentRemoved: z.strictObject({ id: z.string() }),
+
   OrganizationDeleted: z.strictObject({ by }),
 
   /** `mail` = the invitation's id, or the id of the member who is told of the deletion. */

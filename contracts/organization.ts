@@ -135,6 +135,14 @@ export const organizationCommands = {
     input: asked({ permission: z.string() }),
     output: z.strictObject({ role: role.nullable(), plan: planName, limits: planLimits, default_model: z.string(), name: z.string() }),
   },
+  /** A place for a deployment that is about to be made (instance.provision). `plan_limit`: the plan has none, or there are `limits.deploymentsMax`. Lapses unless confirmed. */
+  reserve_deployment: { input: asked({ id: z.string(), name: z.string() }), output: nothing },
+  /** The deployment is there. `managed`: the plan has deployments now. `not_found` if no place is kept for it. */
+  confirm_deployment: { input: z.strictObject({ id: z.string() }), output: z.strictObject({ managed: z.boolean() }) },
+  /** Its data is erased: its place is free. */
+  remove_deployment: { input: z.strictObject({ id: z.string() }), output: nothing },
+  /** Ids of its deployments, in the order they were made (org.read). */
+  deployments: { input: asked({}), output: z.strictObject({ ids: z.array(z.string()) }) },
   /**
    * Sets the plan; custom limits only with enterprise. `revision` (ULID): of payments, whose words may overtake each other: a lower one than one
    * taken before is late and changes nothing, and none of them ends a contract with limits of its own, which is set by hand.

@@ -25,13 +25,16 @@ const tagBytes = 16;
 /** DER of a PKCS 8 Ed25519 key up to its 32 bytes (RFC 8410, 7). */
 const ed25519Der = Buffer.from('302e020100300506032b657004220420', 'hex');
 
-type Purpose = 'data' | 'auth' | 'wallet';
+type Purpose = 'data' | 'auth' | 'wallet' | 'secret';
 
 export interface Vault {
   /** New keys for an actor, sealed. */
   make(self: ActorAddress): CustodyKeys;
-  /** Ed25519 over the 32 bytes (RFC 8032): 64 bytes. Throws an Error (a bug or a wrong master key) if the keys do not open. */
+  /** Ed25519 over the bytes (RFC 8032): 64 bytes. Throws an Error (a bug or a wrong master key) if the keys do not open. */
   signAuth(self: ActorAddress, keys: CustodyKeys, digest: Uint8Array): Uint8Array;
+  /** Seals a further secret under the same data key; `openSecret` gives it back. The caller overwrites both. */
+  sealSecret(self: ActorAddress, keys: CustodyKeys, secret: Uint8Array): string;
+  openSecret(self: ActorAddress, keys: CustodyKeys, sealed: string): Buffer;
   /** secp256k1 ECDSA of the 32 bytes as they are: r and s, 64 bytes, s in the lower half (EIP-2). Deterministic (RFC 6979). */
   signWallet(self: ActorAddress, keys: CustodyKeys, digest: Uint8Array): Uint8Array;
 }
@@ -93,12 +96,20 @@ const ed25519Public = (key: KeyObject): string => {
 export const createVault = (master: KeyObject): Vault => {
   const masterId = createHmac('sha256', master).update('troupe custody master key id').digest('base64url').slice(0, 11);
 
-  const use = <T>(self: ActorAddress, keys: CustodyKeys, purpose: 'auth' | 'wallet', work: (secret: Uint8Array) => T): T => {
+  const withDataKey = <T>(self: ActorAddress, keys: CustodyKeys, work: (dataKey: Uint8Array) => T): T => {
     if (keys.master_id !== masterId) {
       throw new Error(`the keys of ${addressTokens(self)} are sealed by master key ${keys.master_id}; this daemon has ${masterId}`);
     }
     const dataKey = open(master, keys.data_key, boundTo(self, 'data', ''));
     try {
+      return work(dataKey);
+    } finally {
+      dataKey.fill(0);
+    }
+  };
+
+  const use = <T>(self: ActorAddress, keys: CustodyKeys, purpose: 'auth' | 'wallet', work: (secret: Uint8Array) => T): T =>
+    withDataKey(self, keys, (dataKey) => {
       const [text, publicKey] = purpose === 'auth' ? [keys.auth_key, keys.auth_pubkey] : [keys.wallet_key, keys.wallet_pubkey];
       const secret = open(dataKey, text, boundTo(self, purpose, publicKey));
       try {
@@ -106,10 +117,7 @@ export const createVault = (master: KeyObject): Vault => {
       } finally {
         secret.fill(0);
       }
-    } finally {
-      dataKey.fill(0);
-    }
-  };
+    });
 
   return {
     make: (self) => {
@@ -133,6 +141,8 @@ export const createVault = (master: KeyObject): Vault => {
       }
     },
     signAuth: (self, keys, digest) => use(self, keys, 'auth', (secret) => signWith(null, digest, ed25519Of(secret))),
+    sealSecret: (self, keys, secret) => withDataKey(self, keys, (dataKey) => seal(dataKey, secret, boundTo(self, 'secret', ''))),
+    openSecret: (self, keys, sealed) => withDataKey(self, keys, (dataKey) => open(dataKey, sealed, boundTo(self, 'secret', ''))),
     signWallet: (self, keys, digest) => use(self, keys, 'wallet', (secret) => secp256k1.sign(digest, secret, { prehash: false, lowS: true, format: 'compact' })),
   };
 };

@@ -18,12 +18,13 @@ import { coded, CodedError } from '../../contracts/errors.ts';
 import { limits } from '../../contracts/limits.ts';
 import type { Blobs } from '../blobs/blobs.ts';
 import { natsBlobs } from '../blobs/nats.ts';
-import { createVault } from '../custody/vault.ts';
+import { createVault, type Vault } from '../custody/vault.ts';
 import { createWebauthn } from '../custody/webauthn.ts';
 import { definitions } from '../definitions.ts';
 import { modelRegistry, type Registry } from '../providers/index.ts';
 import { startHost, type Host } from '../runtime/cluster/host.ts';
 import type { ActorDefinition } from '../runtime/define.ts';
+import type { Sender } from '../runtime/message.ts';
 import { createProcessor } from '../payments/stripe.ts';
 import type { Projections } from '../projections/projections.ts';
 import type { Log } from '../runtime/log.ts';
@@ -38,12 +39,15 @@ import { askAllowance, createAllowances } from './allowances.ts';
 import { createCapabilities } from './capability.ts';
 import type { Secrets } from './config.ts';
 import { custodyHandlers } from './custody.ts';
+import { createDeployments, type Deployments } from './deployment/deployments.ts';
+import { createRemains } from './deployment/remains.ts';
 import { createErase } from './erase.ts';
 import { daemonHandlers } from './handlers.ts';
 import { createHub, type Hub } from './hub.ts';
 import { createLinkServer, type LinkServer } from './link.ts';
 import { listHandlers } from './lists.ts';
 import { createPeerLookup } from './peer.ts';
+import { deploymentsHandlers } from './platform/deployments.ts';
 import { createHasTxt } from './platform/dns.ts';
 import { openOutside } from './platform/outside.ts';
 import type { PaymentOptions } from './platform/payments.ts';
@@ -115,10 +119,11 @@ export const startDaemon = async (options: DaemonOptions): Promise<Daemon> => {
     const chatTools = chosenTools(tools, config.tools.chat);
     const further = options.definitions ?? [];
     // Started after the host, whose status and effects reach them.
-    const background: { projections?: Projections | undefined } = {};
+    const background: { projections?: Projections | undefined; actors?: Sender } = {};
     const erase = createErase({ lean: stores.lean, journalStreams: config.nats.journal_streams, projections: () => background.projections });
+    const remains = createRemains({ lean: stores.lean, journalStreams: config.nats.journal_streams, partitions: config.partitions, actors: () => background.actors });
     const processor = await createProcessor({ billing: config.billing, secrets: secrets.stripe, log, now: Date.now });
-    const outside = openOutside({ config, secrets, log, erase, processor });
+    const outside = openOutside({ config, secrets, log, erase, remains, processor });
     undo.push(() => outside.close());
     const own = definitions({ registry, tools, chatTools, blobs, idleMs: config.session_idle_ms, platform: config.platform === undefined ? undefined : outside.deps });
     const types = [...own.filter(({ type }) => !further.some((definition) => definition.type === type)), ...further];
@@ -131,6 +136,7 @@ export const startDaemon = async (options: DaemonOptions): Promise<Daemon> => {
       config: { host: config.host, ...plan, leaseTtlMs: config.lease_ttl_ms, drainMs: config.drain_ms, version: release },
     });
     undo.push(() => host.close());
+    background.actors = host.actors;
     // What still waits for an answer then, a projection's read for one, ends.
     void host.closed.then(() => stores.lean.close());
     void host.closed.then(() => outside.close());
@@ -162,18 +168,21 @@ export const startDaemon = async (options: DaemonOptions): Promise<Daemon> => {
     void host.closed.then(() => admission.close());
     const tails = { journal: stores.journal, feed: stores.feed, partitions: config.partitions };
     const payments = { processor, enabled: options.checkoutEnabled === true };
-    const platform = await platformOf({ config, secrets, log, host, projections, tails, blobs, chatTools, payments });
+    const vault = createVault(secrets.masterKey);
+    const served = await platformOf({ config, secrets, log, host, projections, tails, blobs, registry, vault, chatTools, payments });
+    const { platform, deployments } = served ?? {};
     const request = createServe({
-      capabilities: admission, actors, log, platform: platform?.serve,
+      capabilities: admission, actors, log, platform: platform?.serve, deployments: deployments?.serve,
       ownership: { partitions: config.partitions, owns: (n) => host.engine.held.has(n), ownsAny: () => host.engine.held.size > 0 },
-      handlers: { ...daemonHandlers({ blobs }), ...listHandlers(projections), ...custodyHandlers({ actors, vault: createVault(secrets.masterKey), webauthn: createWebauthn(webauthn) }), ...options.handlers },
+      handlers: { ...daemonHandlers({ blobs }), ...listHandlers(projections), ...custodyHandlers({ actors, vault, webauthn: createWebauthn(webauthn) }), ...options.handlers },
     });
     const link = createLinkServer({
       release, host: config.host, partitions: config.partitions, log,
-      handlers: { request, open: createStreams({ admission, hub, actors, log, platform: platform?.streams.open }) },
+      handlers: { request, open: createStreams({ admission, hub, actors, log, platform: platform?.streams.open, deployments: deployments?.streams.open }) },
       onDrain: (peer) => {
         hub.onDrain(peer);
         platform?.streams.onDrain(peer);
+        deployments?.streams.onDrain(peer);
       },
     });
     undo.push(() => link.close());
@@ -182,7 +191,7 @@ export const startDaemon = async (options: DaemonOptions): Promise<Daemon> => {
 
     // 6 socket
     await socket.listen((accepted) => link.accept(accepted));
-    return running({ config, log, socket, nc, host, projections, hub, link, platform });
+    return running({ config, log, socket, nc, host, projections, hub, link, served });
   } catch (error) {
     for (const step of undo.toReversed()) await step();
     throw error;
@@ -213,23 +222,34 @@ interface PlatformParts extends Pick<DaemonOptions, 'config' | 'secrets' | 'log'
   readonly projections: Projections | undefined;
   readonly tails: TailSource;
   readonly blobs: Blobs;
+  readonly registry: Registry;
+  readonly vault: Vault;
   readonly chatTools: Tools;
   readonly payments: PaymentOptions;
 }
 
-/** Undefined if none is configured. Throws `bad_request` for a configuration it cannot work with. */
-const platformOf = async ({ config, secrets, log, host, projections, tails, blobs, chatTools, payments }: PlatformParts): Promise<Platform | undefined> => {
+interface Served {
+  readonly platform: Platform;
+  readonly deployments: Deployments;
+}
+
+/** The platform and the deployments of its organizations. Undefined if none is configured. Throws `bad_request` for a configuration it cannot work with. */
+const platformOf = async ({ config, secrets, log, host, projections, tails, blobs, registry, vault, chatTools, payments }: PlatformParts): Promise<Served | undefined> => {
   if (config.platform === undefined || secrets.platform === undefined) return undefined;
   if (projections === undefined) throw coded('bad_request', 'platform needs postgres: lists of organizations are read from it.');
   const ulids = new Ulids(Date.now);
-  return createPlatform({
-    config: config.platform, masterKey: secrets.masterKey, actors: host.actors, projections, tails, blobs, chatTools, payments, log,
+  const shared = { actors: host.actors, projections, tails, blobs, log, now: Date.now, newUlid: (): string => ulids.next() };
+  const deployments = createDeployments({ ...shared, registry, vault, defaultId: config.deployments.default_id });
+  const url = config.deployments.url ?? config.platform.base_url;
+  const platform = await createPlatform({
+    ...shared, config: config.platform, masterKey: secrets.masterKey, chatTools, payments,
+    further: { plain: { ...deployments.console.plain, ...deploymentsHandlers({ ...shared, vault, url }) }, streams: deployments.console.streams },
     secrets: { ...secrets.platform, google: secrets.googleClientSecret, github: secrets.githubClientSecret },
     models: { default: config.models.default, ids: config.models.registry.map(({ id }) => id) },
     hasTxt: createHasTxt({ servers: config.trust.name_servers, log }),
     allowances: createAllowances({ ask: askAllowance(host.actors) }),
-    now: Date.now, newUlid: () => ulids.next(),
   });
+  return { platform, deployments };
 };
 
 const registryOf = (config: DaemonConfig, secrets: Secrets): Registry => {
@@ -249,10 +269,10 @@ interface Parts {
   readonly projections: Projections | undefined;
   readonly hub: Hub;
   readonly link: LinkServer;
-  readonly platform: Platform | undefined;
+  readonly served: Served | undefined;
 }
 
-const running = ({ config, log, socket, nc, host, projections, hub, link, platform }: Parts): Daemon => {
+const running = ({ config, log, socket, nc, host, projections, hub, link, served }: Parts): Daemon => {
   const ended = Promise.withResolvers<Awaited<Daemon['closed']>>();
   let drained: Promise<void> | undefined;
   let ending = false;
@@ -269,7 +289,7 @@ const running = ({ config, log, socket, nc, host, projections, hub, link, platfo
     const after = (ms: number): Promise<void> => new Promise((resolve) => { setTimeout(resolve, ms).unref(); });
     await Promise.race([link.drain(), after(config.drain_ms)]);
     // Half of it at most: what goes on after that goes on elsewhere, without its client.
-    await Promise.race([platform?.streams.ended(), after(config.drain_ms / 2)]);
+    await Promise.race([Promise.all([served?.platform.streams.ended(), served?.deployments.streams.ended()]), after(config.drain_ms / 2)]);
     // At once: a projection whose journal does not answer ends when the host closes its request path.
     await Promise.all([host.drain(), projections?.close()]);
     await leave();

@@ -18,9 +18,9 @@ import { purge } from '../runtime/nats/purge.ts';
 import { forward } from '../runtime/nats/read.ts';
 
 /** Actor types whose actors are an organization's conversations and memories, and what was counted of its requests. */
-const erasedTypes = ['session', 'agent', 'completion', 'allowance'] as const;
+const erasedTypes = ['session', 'agent', 'completion', 'allowance', 'stream', 'knowledge', 'regulation'] as const;
 /** Erased at the end: until then they have to remember that they were told to forget, so that nothing late is delivered or bought. */
-const erasedLast = ['webhook', 'payments'] as const;
+const erasedLast = ['webhook', 'payments', 'deployment'] as const;
 
 export interface EraseOptions {
   readonly lean: Lean;

@@ -12,7 +12,7 @@ const sha256 = (text: string): string => createHash('sha256').update(text, 'utf8
 
 /**
  * Address of the actor that knows who holds a name: `slug` (`acme`), `email` (as `email` of contracts/ids.ts gives it), `user-code`
- * (`ABCD-2345`), `identity` (`<provider>:<id at the provider>`), `customer` (the payment processor's id of an organization).
+ * (`ABCD-2345`), `identity` (`<provider>:<id at the provider>`), `deployment` (its id), `agent` (its id), `customer` (the payment processor's id of an organization).
  */
 export const nameAddress = (kind: NameKind, text: string): ActorAddress => {
   const shown = kind === 'email' || kind === 'identity' ? sha256(text) : text;

@@ -27,6 +27,7 @@ import { shownInvitation, shownKey, shownMember, shownOrganization } from './sho
 import { allowed, isPermission, liveOf, standingOf } from './standing.ts';
 import { keepSlug, slugDone, slugOn, slugOutput } from './slug.ts';
 import { grantCredits } from './credits.ts';
+import { confirmDeployment, endDeployments, listDeployments, removeDeployment, reserveDeployment, tellPlan } from './deployments.ts';
 import { fold, initialOrganization } from './state.ts';
 import { eraseInput, mailInput, slugInput } from './turn.ts';
 
@@ -40,7 +41,7 @@ export const organization = (deps: OrganizationDeps) => defineActor({
   events: organizationEvents,
   initial: initialOrganization,
   apply: fold,
-  stateVersion: 4,
+  stateVersion: 5,
   effects: (effect) => ({
     mail: effect({ input: mailInput, output: mailOutput, once: 'at-least', deadlineMs: limits.mailDeadlineMs, run: sendMail(deps), done: mailed }),
     slug: effect({ input: slugInput, output: slugOutput, once: 'at-least', run: keepSlug, done: slugDone }),
@@ -90,6 +91,7 @@ export const organization = (deps: OrganizationDeps) => defineActor({
         for (const reminder of ['invitations', 'slug', 'tells']) turn.forget(reminder);
         turn.tell(nameAddress('slug', of.slug), 'release', { holder: turn.self.key });
         turn.tell(webhookAddress(turn.self.key), 'forget', {});
+        endDeployments(turn, of);
         // Nothing was ever bought where payments have never spoken: then nothing is to be ended, and no trace of it is made.
         if (of.plan_revision !== '') turn.tell(paymentsAddress(turn.self.key), 'close', {});
         eraseOn(turn);
@@ -124,6 +126,11 @@ export const organization = (deps: OrganizationDeps) => defineActor({
     revoke_key: command({ ...organizationCommands.revoke_key, access: 'system', handle: revokeKey }),
     verify_key: command({ ...organizationCommands.verify_key, access: 'system', handle: verifyKey }),
 
+    reserve_deployment: command({ ...organizationCommands.reserve_deployment, access: 'system', handle: reserveDeployment }),
+    confirm_deployment: command({ ...organizationCommands.confirm_deployment, access: 'system', handle: confirmDeployment }),
+    remove_deployment: command({ ...organizationCommands.remove_deployment, access: 'system', handle: removeDeployment }),
+    deployments: command({ ...organizationCommands.deployments, access: 'system', handle: listDeployments }),
+
     authorise: command({
       ...organizationCommands.authorise, access: 'system',
       handle: (turn, { by, permission }) => {
@@ -150,6 +157,7 @@ export const organization = (deps: OrganizationDeps) => defineActor({
         if (own !== undefined && plan !== 'enterprise') throw coded('validation_error', 'Only an enterprise contract has limits of its own.');
         turn.emit('PlanSet', { plan, ...(own === undefined ? {} : { limits: own }), reason, ...(revision === undefined ? {} : { revision }) });
         grantCredits(turn, planLimitsOf(plan, own).credits);
+        tellPlan(turn);
         if (plan !== from) notify(turn, 'plan.changed', { from, to: plan });
         return {};
       },

@@ -80,6 +80,8 @@ export interface Live {
   /** In the order they were made. */
   readonly invitations: readonly InvitationRecord[];
   readonly keys: readonly KeyRecord[];
+  /** Places of deployments, in the order they were made. */
+  readonly deployments: readonly { readonly id: string; readonly reserved_at: number; readonly confirmed: boolean }[];
   /** Invitations of one day (UTC, days since 1970). */
   readonly invited: { readonly day: number; readonly count: number };
   readonly outbox: readonly OutMail[];
@@ -155,6 +157,9 @@ const erasure = (state: OrganizationState, change: (of: Erasure) => Erasure | nu
 const slugClaim = (state: OrganizationState, change: (of: NonNullable<Live['slug_claim']>) => Live['slug_claim']): OrganizationState =>
   live(state, (of) => ({ ...of, slug_claim: of.slug_claim === null ? null : change(of.slug_claim) }));
 
+/** Whether a deployment's place is still kept at a time. */
+export const isKept = ({ confirmed, reserved_at: since }: Live['deployments'][number], at: number): boolean => confirmed || at - since < limits.deploymentReservedMs;
+
 const patched = (settings: Settings, patch: Payload<'OrganizationUpdated'>['settings']): Settings => ({
   defaultModel: patch?.defaultModel ?? settings.defaultModel,
   sharedMemory: patch?.sharedMemory ?? settings.sharedMemory,
@@ -168,7 +173,7 @@ export const fold = {
     settings: { defaultModel: e.default_model, sharedMemory: false, webhookUrl: null, retentionDays: null },
     webhook_revision: 0, created_at: at,
     members: [{ user_id: e.by.actor, name: e.by.name ?? '', email: e.by.email ?? '', role: 'owner', joined_at: at }],
-    invitations: [], keys: [], invited: { day: dayOf(at), count: 0 }, outbox: [],
+    invitations: [], keys: [], deployments: [], invited: { day: dayOf(at), count: 0 }, outbox: [],
   }),
   SlugStarted: (state: OrganizationState): OrganizationState => slugClaim(state, (of) => ({ ...of, running: true })),
   SlugFailed: (state: OrganizationState, e: Payload<'SlugFailed'>): OrganizationState =>
@@ -207,6 +212,13 @@ export const fold = {
   PlanSet: (state: OrganizationState, e: Payload<'PlanSet'>): OrganizationState =>
     live(state, (of) => ({ ...of, plan: e.plan, plan_revision: e.revision ?? of.plan_revision, own_limits: e.limits ?? null })),
   Noted: (state: OrganizationState): OrganizationState => state,
+  DeploymentReserved: (state: OrganizationState, e: Payload<'DeploymentReserved'>, { at }: EventMeta): OrganizationState => live(state, (of) => ({
+    ...of, deployments: [...of.deployments.filter((one) => isKept(one, at)), { id: e.id, reserved_at: at, confirmed: false }],
+  })),
+  DeploymentConfirmed: (state: OrganizationState, { id }: Payload<'DeploymentConfirmed'>): OrganizationState =>
+    live(state, (of) => ({ ...of, deployments: of.deployments.map((one) => (one.id === id ? { ...one, confirmed: true } : one)) })),
+  DeploymentRemoved: (state: OrganizationState, { id }: Payload<'DeploymentRemoved'>): OrganizationState =>
+    live(state, (of) => ({ ...of, deployments: of.deployments.filter((one) => one.id !== id) })),
   OrganizationDeleted: (state: OrganizationState, e: Payload<'OrganizationDeleted'>, { at }: EventMeta): OrganizationState => live(state, (of) => ({
     phase: 'deleted', name: of.name, by: shownName(e.by),
     members: of.members.map(({ user_id, email }) => ({ user_id, email })),

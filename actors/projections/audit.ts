@@ -52,11 +52,14 @@ const changeOf = ({ kind, payload, key: id }: Event): Change | undefined => {
       return { by: payload.by, action: 'api_key.revoked', on: ['api_key', payload.id] };
     case 'Noted':
       return { by: payload.by, action: payload.action, on: [payload.resource_type, payload.resource_id], metadata: payload.metadata };
+    case 'DeploymentReserved':
+      return { by: payload.by, action: 'deployment.created', on: ['deployment', payload.id], metadata: { name: payload.name } };
     case 'MailGivenUp':
       return { action: 'mail.given_up', on: ['mail', payload.mail], metadata: { code: payload.code } };
     case 'SlugLost':
       return { action: 'organization.slug_lost', on: organization };
     case 'SlugStarted': case 'SlugFailed': case 'SlugKept':
+    case 'DeploymentConfirmed': case 'DeploymentRemoved':
     case 'KeyUsed': case 'MailStarted': case 'MailSent': case 'MailFailed': case 'EraseStarted': case 'EraseFailed': case 'Erased': case 'PaymentsSettled':
       return undefined;
   }

@@ -64,7 +64,7 @@ export interface Person {
 export interface PlatformOptions extends Omit<StackOptions, 'daemon' | 'gateway'> {
   /** Further keys of each daemon's configuration; `platform` is merged with the stack's own. */
   readonly daemon?: Partial<Omit<DaemonInput, 'platform'>> & { readonly platform?: Partial<NonNullable<DaemonInput['platform']>> };
-  readonly gateway?: Partial<GatewayInput>;
+  readonly gateway?: Partial<GatewayInput> | ((index: number) => Partial<GatewayInput>);
 }
 
 export interface TestPlatform extends TestStack {
@@ -171,7 +171,10 @@ export const startPlatform = async (scope: TestScope | undefined, options: Platf
         platform: { base_url: baseUrl, signing_key_path: signingKeyPath, ...options.daemon?.platform },
       },
       // Wide buckets: tests of the buckets ask for narrow ones.
-      gateway: { platform: { base_url: baseUrl }, limits: { per_user_capacity: 10_000, per_user_refill_per_sec: 1_000, per_ip_capacity: 10_000, per_ip_refill_per_sec: 1_000 }, ...options.gateway },
+      gateway: (index) => ({
+        platform: { base_url: baseUrl }, limits: { per_user_capacity: 10_000, per_user_refill_per_sec: 1_000, per_ip_capacity: 10_000, per_ip_refill_per_sec: 1_000 },
+        ...(options.gateway instanceof Function ? options.gateway(index) : options.gateway),
+      }),
     });
     const { gateways, ca } = stack;
     const running = stack;

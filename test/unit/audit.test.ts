@@ -23,8 +23,9 @@ const payloads: Readonly<Record<keyof typeof organizationEvents, Record<string, 
   PlanSet: { plan: 'pro', reason: 'r' }, Noted: { action: 'x.done', resource_type: 'x', resource_id: '1', metadata: { a: 1 }, by }, OrganizationDeleted: { by },
   MailStarted: { mail: 'inv_a' }, MailSent: { mail: 'inv_a' }, MailFailed: { mail: 'inv_a', code: 'c', due: 1 }, MailGivenUp: { mail: 'inv_a', code: 'c' },
   EraseStarted: { pass: 1 }, EraseFailed: { pass: 1, code: 'c', due: 1 }, Erased: { pass: 1, due: null }, PaymentsSettled: {},
+  DeploymentReserved: { id: 'dep_a', name: 'd', by }, DeploymentConfirmed: { id: 'dep_a' }, DeploymentRemoved: { id: 'dep_a' },
 };
-const quiet = new Set(['SlugStarted', 'SlugFailed', 'SlugKept', 'KeyUsed', 'MailStarted', 'MailSent', 'MailFailed', 'EraseStarted', 'EraseFailed', 'Erased', 'PaymentsSettled']);
+const quiet = new Set(['SlugStarted', 'SlugFailed', 'SlugKept', 'KeyUsed', 'MailStarted', 'MailSent', 'MailFailed', 'EraseStarted', 'EraseFailed', 'Erased', 'PaymentsSettled', 'DeploymentConfirmed', 'DeploymentRemoved']);
 
 test('audit - every event that is a change is an entry, with who did it; none holds a hash of a key [AUD-005] [AUD-021]', () => {
   const broken: unknown[] = [];

@@ -3,6 +3,7 @@ import type { DaemonConfig } from '../../../contracts/config.ts';
 import type { PlatformActorDeps } from '../../definitions.ts';
 import { openMailer } from '../../mail/open.ts';
 import { coded } from '../../../contracts/errors.ts';
+import type { DeploymentDeps } from '../../deployment/work.ts';
 import type { Erase } from '../../organization/erasure.ts';
 import type { Processor } from '../../payments/stripe.ts';
 import { openPost } from '../../webhook/open.ts';
@@ -18,6 +19,8 @@ export interface OutsideOptions {
   readonly log: Log;
   /** Erases what a deleted organization has. */
   readonly erase: Erase;
+  /** Puts down and erases what a deployment has. */
+  readonly remains: DeploymentDeps;
   readonly processor: Pick<Processor, 'cancel'> | undefined;
 }
 
@@ -28,7 +31,7 @@ export interface Outside {
 }
 
 /** Opens no connection yet. */
-export const openOutside = ({ config, secrets, log, erase, processor }: OutsideOptions): Outside => {
+export const openOutside = ({ config, secrets, log, erase, remains, processor }: OutsideOptions): Outside => {
   const now = Date.now;
   const mailer = openMailer({ config: config.mail, password: secrets.smtpPassword, ca: secrets.smtpCa, log, now });
   const invitations = createInvitationTokens(secrets.masterKey);
@@ -38,6 +41,7 @@ export const openOutside = ({ config, secrets, log, erase, processor }: OutsideO
       payments: { cancel: processor?.cancel ?? (() => Promise.reject(coded('payment_error', 'No payment processor is configured.'))) },
       signin: { mailer, codeOf: createSigninCodes(secrets.masterKey) },
       organization: { mailer, erase, now, invitationLink: (orgId, invitationId) => `${page}?token=${invitations.make(orgId, invitationId)}` },
+      deployment: remains,
       webhook: { post: openPost({ config: config.webhooks, ca: secrets.webhookCa }), secret: (orgId, version) => webhookSecret(secrets.masterKey, orgId, version), now },
     },
     close: () => mailer.close(),

@@ -29,7 +29,7 @@ import { legalHandlers, readManifest } from './legal.ts';
 import { organizationHandlers } from './organizations.ts';
 import { oauthHandlers } from './oauth.ts';
 import { paymentHandlers, type PaymentOptions } from './payments.ts';
-import { createPlatformStreams, type PlatformStreams } from './stream-serve.ts';
+import { createPlatformStreams, type PlatformStreams, type StreamHandler } from './stream-serve.ts';
 import { createPlatformServe, type Callers, type PlatformHandler } from './serve.ts';
 import { createTokens } from './tokens.ts';
 import { uiChatHandlers } from './ui-chat.ts';
@@ -57,6 +57,8 @@ export interface PlatformOptions {
   readonly blobs: Pick<Blobs, 'put'>;
   /** That run for `/api/chat`. */
   readonly chatTools: Tools;
+  /** Handlers of other parts (deployments), by route id. */
+  readonly further: { readonly plain: Readonly<Record<string, PlatformHandler>>; readonly streams: Readonly<Record<string, StreamHandler>> };
   /** Finds the TXT records that prove domains. */
   readonly hasTxt: HasTxt;
   readonly log: Log;
@@ -103,9 +105,10 @@ export const createPlatform = async (options: PlatformOptions): Promise<Platform
     billingHandlers(deps),
     paymentHandlers(deps, options.payments),
     trustHandlers({ ...deps, hasTxt: options.hasTxt }),
+    options.further.plain,
   );
   const runChat = createRunChat({ ...deps, tails: options.tails, blobs: options.blobs, tools: options.chatTools });
-  const streams = createPlatformStreams({ callers, log: options.log, handlers: { ...chatHandlers(runChat), ...uiChatHandlers(runChat) } });
+  const streams = createPlatformStreams({ callers, log: options.log, handlers: { ...chatHandlers(runChat), ...uiChatHandlers(runChat), ...options.further.streams } });
   return { deps, callers, streams, serve: createPlatformServe({ callers, actors, handlers }) };
 };
 
