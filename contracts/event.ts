@@ -68,4 +68,6 @@ export const runtimeKinds = {
   reminderGone: '$reminder.gone',
   /** {id, command, output?} a message with an id was handled; a repeat gets `output` and changes nothing, another command under the id is refused. */
   handled: '$handled',
+  /** {} nothing happened for so long that the actor is as if it had never been; alone in its commit. What comes after it is a new journal: numbers from 1, no state of before. */
+  forgotten: '$forgotten',
 } as const;

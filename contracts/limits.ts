@@ -230,6 +230,11 @@ export const limits = {
   /** Dead letters in one listing. */
   deadLettersListMax: 256,
 
+  /** Milliseconds between two looks of a host for actors whose time is over; so many are forgotten in one look, and so many busy ones of a partition and type remembered. */
+  forgetLookMs: 600_000,
+  forgetPerLookMax: 20_000,
+  forgetBusyMax: 10_000,
+
   // --- storage (NATS) ----------------------------------------------------------------------------------------------
   /** Milliseconds to which time-outs of requests on the shared reply inbox are rounded up: one timer serves them all. */
   requestSweepMs: 10,

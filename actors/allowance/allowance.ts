@@ -6,12 +6,15 @@
  * plan counts at once. It does not know who asks for what: the daemon (actors/daemon/allowances.ts) asks for many requests at a time.
  */
 import { allowanceCommands, allowanceEvents } from '../../contracts/allowance.ts';
+import { limits } from '../../contracts/limits.ts';
 import { defineActor } from '../runtime/define.ts';
 import { noAllowance, take, taken, type AllowanceState } from './windows.ts';
 
 /** The allowance actor's definition. It needs nothing from outside. */
 export const allowance = () => defineActor({
   type: 'allowance',
+  // The last window it counted in is a day long.
+  forgetAfterMs: limits.allowanceForgetMs,
   events: allowanceEvents,
   initial: (): AllowanceState => noAllowance,
   apply: { AllowanceTaken: taken },

@@ -56,6 +56,7 @@ const waiting = ({ state, now }: { readonly state: DeviceState; readonly now: nu
 /** The device actor's definition. It needs nothing from outside. */
 export const device = () => defineActor({
   type: 'device',
+  forgetAfterMs: limits.deviceForgetMs,
   events: deviceEvents,
   initial: (): DeviceState => ({ name: 'none' }),
   apply: {

@@ -144,6 +144,12 @@ export interface ActorSpec<
   readonly snapshotEvery?: number;
   /** Waiting messages. Default `limits.mailboxMax`. */
   readonly mailboxMax?: number;
+  /**
+   * Milliseconds without a commit after which the actor is forgotten: its journal and snapshot are erased, and it begins anew when somebody
+   * asks again. At least `limits.dedupTtlMs`; absent = never. For actors whose state by then means what the initial one does, and that no
+   * feed watches. One with a reminder is not forgotten.
+   */
+  readonly forgetAfterMs?: number;
 }
 
 export interface EventMeta {
@@ -195,6 +201,8 @@ export interface ErasedSpec {
   readonly idleMs: number;
   readonly snapshotEvery: number;
   readonly mailboxMax: number;
+  /** Undefined = never. */
+  readonly forgetAfterMs: number | undefined;
 }
 
 /** `ref.ask.withdraw(input)` → promise of the output; `ref.tell.withdraw(input)` → resolves when the message is durable. */
@@ -229,7 +237,7 @@ const versioned = (event: EventSpec): VersionedEvent =>
 
 /**
  * Makes an actor type of its parts. Throws (a bug) when a feed kind has no event, an upcast is missing for an older version,
- * or a name starts with `$` (the runtime's own).
+ * `forgetAfterMs` is too short or goes with a feed, or a name starts with `$` (the runtime's own).
  */
 export const defineActor = <
   const Type extends string, State, Events extends EventSpecs,
@@ -250,6 +258,8 @@ export const defineActor = <
   for (const kind of spec.feed?.kinds ?? []) {
     if (!Object.hasOwn(events, kind)) throw new TypeError(`${spec.type}: feed kind ${kind} is not an event`);
   }
+  if (spec.forgetAfterMs !== undefined && !(spec.forgetAfterMs >= limits.dedupTtlMs)) throw new TypeError(`${spec.type}: forgetAfterMs is less than message ids are remembered`);
+  if (spec.forgetAfterMs !== undefined && spec.feed !== undefined) throw new TypeError(`${spec.type}: an actor with a feed cannot be forgotten, its watchers count on its numbers`);
   // The one place where an author's types are erased: from here on the engine handles unknown values, checked by the schemas.
   const erased = {
     type: spec.type,
@@ -266,6 +276,7 @@ export const defineActor = <
     idleMs: spec.idleMs ?? limits.idleMs,
     snapshotEvery: spec.snapshotEvery ?? limits.snapshotEvery,
     mailboxMax: spec.mailboxMax ?? limits.mailboxMax,
+    forgetAfterMs: spec.forgetAfterMs,
   };
   return { type: spec.type, spec: erased as unknown as ErasedSpec };
 };

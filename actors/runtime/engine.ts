@@ -19,6 +19,7 @@ import { Activation } from './activation.ts';
 import { Alarms, systemArm, type Arm } from './alarm.ts';
 import { compile, type Compiled } from './compile.ts';
 import type { Access, ActorDefinition } from './define.ts';
+import { forgetActor } from './forget.ts';
 import type { Log } from './log.ts';
 import { overdue } from './mailbox.ts';
 import type { Engine, EngineStats, Message, Sender } from './message.ts';
@@ -76,6 +77,8 @@ class LocalEngine implements Engine {
   readonly #types = new Map<string, TypeList>();
   readonly #activations = new Map<string, Activation>();
   readonly #failures = new Map<string, Failure>();
+  /** Actors that are being forgotten. */
+  readonly #forgetting = new Set<string>();
   /** Partitions that may commit: those held, and those whose hand-over is not finished. */
   readonly #owned = new Map<number, number>();
   readonly #waiting = new Set<Resident>();
@@ -189,6 +192,7 @@ class LocalEngine implements Engine {
     const epoch = this.held.get(partition);
     const list = this.#types.get(address.type);
     if (epoch === undefined || list === undefined) throw coded('not_owner');
+    if (this.#forgetting.has(key)) throw coded('no_owner', 'The actor is being forgotten: it begins anew in a moment.');
     const failure = this.#failures.get(key);
     if (failure !== undefined && failure.until > this.#clock.monotonic()) throw failure.error;
     if (this.#activations.size >= this.#activationsMax && !this.#makeRoom()) throw coded('overloaded', 'The host has too many active actors.');
@@ -197,6 +201,23 @@ class LocalEngine implements Engine {
     this.#append(list, activation);
     activation.begin(failure !== undefined);
     return activation;
+  }
+
+  async forget(address: ActorAddress, seq: number): Promise<'forgotten' | 'busy' | 'moved'> {
+    if (this.#state !== 'open') throw coded('draining');
+    const key = addressTokens(address);
+    const { spec } = this.#type(address, key);
+    if (spec.forgetAfterMs === undefined) throw new TypeError(`actors of type ${spec.type} are not forgotten`);
+    const partition = partitionOfTokens(key, this.#options.partitions);
+    const epoch = this.held.get(partition);
+    if (epoch === undefined) throw coded('not_owner');
+    if (this.#activations.has(key) || this.#forgetting.has(key) || this.#site.reminders.known(key) !== undefined) return 'busy';
+    this.#forgetting.add(key);
+    try {
+      return await forgetActor({ site: this.#site, actor: { self: address, key, partition, epoch }, seq }) ? 'forgotten' : 'moved';
+    } finally {
+      this.#forgetting.delete(key);
+    }
   }
 
   // --- partitions ------------------------------------------------------------------------------------------------------

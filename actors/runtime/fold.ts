@@ -4,7 +4,7 @@
  * Guarantees (design G6): the same messages give the same core, whatever was folded from a snapshot and what from the tail;
  * the chain is checked on the way: each commit must name the sequence and hash of the one before it and continue its
  * numbers, else `journal_unreadable`. Old event versions are upcast; a kind or version that the code does not know is
- * `journal_unreadable` too: the actor stays unavailable rather than wrong.
+ * `journal_unreadable` too: the actor stays unavailable rather than wrong. A life that was forgotten (forget.ts) leaves nothing.
  * It reads no clock and no storage.
  */
 import type { Commit, StoredEvent } from '../../contracts/event.ts';
@@ -99,6 +99,8 @@ export const foldRuntime = (core: Core, event: StoredEvent, at: number): void =>
       remember(core.handled, text(d['id']), { at, output: d['output'], command: typeof command === 'string' ? command : undefined });
       return;
     }
+    // What it ends is the commit's business (`foldCommit`).
+    case runtimeKinds.forgotten: return;
     default:
       throw unreadable(`The runtime has no event ${event.k}.`);
   }
@@ -140,9 +142,14 @@ export const foldEvent = (compiled: Compiled, core: Core, event: StoredEvent, co
   core.id = event.id;
 };
 
+/** Whether a commit ends an actor's life: what follows it on the subject is a new one (forget.ts). */
+export const endsLife = ({ ev }: Commit): boolean => ev.length === 1 && ev[0]?.k === runtimeKinds.forgotten;
+
 /** Checks a commit against the core before it and applies it. `hash` is that of the message itself. */
-export const foldCommit = (compiled: Compiled, core: Core, commit: Commit, seq: number, hash: string): void => {
-  if (commit.p !== core.seq || commit.h !== core.hash) {
+export const foldCommit = (compiled: Compiled, core: Core, commit: Commit, seq: number, hash: string, self: ActorAddress): void => {
+  // The first commit of a journal; one that follows a forgotten life names a commit that may be erased by now.
+  const first = core.seq === 0 && commit.n === 1;
+  if (!first && (commit.p !== core.seq || commit.h !== core.hash)) {
     throw unreadable(`Chain broken at sequence ${seq}: it follows ${commit.p}, the journal has ${core.seq}${commit.p === core.seq ? ' with another hash' : ''}.`);
   }
   if (commit.n !== core.number + 1) throw unreadable(`Numbers broken at sequence ${seq}: event ${commit.n} follows ${core.number}.`);
@@ -155,6 +162,7 @@ export const foldCommit = (compiled: Compiled, core: Core, commit: Commit, seq: 
   core.seq = seq;
   core.hash = hash;
   core.epoch = commit.e;
+  if (endsLife(commit)) restart(core, compiled, self);
 };
 
 /** The core of an actor without a journal. */
@@ -162,6 +170,12 @@ export const emptyCore = (compiled: Compiled, self: ActorAddress): Core => {
   const core = new Core(compiled.spec.initial(self));
   core.running = compiled.feed && compiled.spec.running(core.state);
   return core;
+};
+
+/** Makes a core that of an actor without a journal, but for its place on the subject. */
+const restart = (core: Core, compiled: Compiled, self: ActorAddress): void => {
+  const { seq, hash, epoch, id } = core;
+  Object.assign(core, emptyCore(compiled, self), { seq, hash, epoch, id });
 };
 
 /** The earliest reminder's time, or undefined. */

@@ -32,6 +32,11 @@ export interface Engine {
   leaseUntil(monotonicMs: number): void;
   /** Runs one message and gives its output. Throws coded errors: `not_owner`, `unknown_actor_type`, `unknown_command`, `validation_error`, `forbidden` (access), `mailbox_full`, `overloaded`, `deadline_exceeded`, `draining`, `fenced`, `journal_unavailable`, the actor's refusals. */
   deliver(message: Message): Promise<unknown>;
+  /**
+   * Forgets an actor to which nothing has happened since the commit with that stream sequence (forget.ts). `busy`: it is active here or has a
+   * reminder; `moved`: something has happened since. Throws `not_owner`, `draining`, `journal_unavailable`; a TypeError for a type that is not to be forgotten.
+   */
+  forget(address: ActorAddress, seq: number): Promise<'forgotten' | 'busy' | 'moved'>;
   /** Finishes turns, aborts effects (left for the next owner), snapshots, passivates everything; then `closed` resolves. */
   drain(): Promise<void>;
   /** Stops at once: nothing more is committed or answered. */

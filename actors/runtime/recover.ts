@@ -7,6 +7,7 @@
  *     this journal is ignored, never trusted.
  * R3  An actor without a journal gets its epoch record with its first commit: that append expects sequence 0 and so fences
  *     as well. Asking after actors that do not exist writes nothing.
+ *     The same where the journal's last message ends a life that was forgotten (forget.ts): the first commit expects that message.
  * R4  A journal whose last epoch is newer than ours belongs to another host: `not_owner`, nothing is appended.
  * Two round trips: last message and snapshot together, then the epoch record and the tail together.
  */
@@ -17,7 +18,7 @@ import { limits } from '../../contracts/limits.ts';
 import { journalSubject, snapshotSubject, type ActorAddress } from '../../contracts/subjects.ts';
 import { decodeCommit, encodeCommit, hashOf } from './commit.ts';
 import type { Compiled } from './compile.ts';
-import { emptyCore, foldCommit, type Core } from './fold.ts';
+import { emptyCore, endsLife, foldCommit, type Core } from './fold.ts';
 import { nameOf } from './name.ts';
 import type { Site } from './site.ts';
 import { decodeSnapshot } from './snapshot.ts';
@@ -35,8 +36,8 @@ export interface RecoveryInput {
 const epochEvent = (input: RecoveryInput, floor: string): StoredEvent =>
   ({ id: input.site.ulids.after(floor), k: runtimeKinds.epoch, d: { host: input.site.host } });
 
-const foldMessage = (compiled: Compiled, core: Core, message: StoredMessage, commit: Commit): void =>
-  foldCommit(compiled, core, commit, message.seq, hashOf(message.data));
+const foldMessage = ({ compiled, self }: RecoveryInput['actor'], core: Core, message: StoredMessage, commit: Commit): void =>
+  foldCommit(compiled, core, commit, message.seq, hashOf(message.data), self);
 
 /** Folds what lies between the core and `last`, and `last`. */
 const foldUpTo = async (input: RecoveryInput, core: Core, last: StoredMessage, lastCommit: Commit): Promise<void> => {
@@ -47,10 +48,10 @@ const foldUpTo = async (input: RecoveryInput, core: Core, last: StoredMessage, l
   if (lastCommit.p > core.seq) {
     const subject = journalSubject(input.actor.partition, input.actor.self);
     for await (const messages of input.site.journal.read(subject, core.seq, lastCommit.p)) {
-      for (const message of messages) foldMessage(input.actor.compiled, core, message, decodeCommit(message.data));
+      for (const message of messages) foldMessage(input.actor, core, message, decodeCommit(message.data));
     }
   }
-  foldMessage(input.actor.compiled, core, last, lastCommit);
+  foldMessage(input.actor, core, last, lastCommit);
 };
 
 const foldFrom = async (input: RecoveryInput, base: Core | undefined, last: StoredMessage, lastCommit: Commit): Promise<Core> => {
@@ -78,7 +79,10 @@ export const recover = async (input: RecoveryInput): Promise<{ core: Core; openi
     input.site.journal.last(subject),
     input.site.snapshots.get(snapshotSubject(input.actor.partition, input.actor.self)),
   ]);
-  if (found === undefined && snapshot !== undefined) throw coded('journal_unreadable', 'There is a snapshot of a journal that is gone.');
+  if (found === undefined && snapshot !== undefined) {
+    if (input.actor.compiled.spec.forgetAfterMs === undefined) throw coded('journal_unreadable', 'There is a snapshot of a journal that is gone.');
+    input.site.log.warn(nameOf(input.actor.self), 'snapshot ignored: the actor was forgotten');
+  }
   if (found === undefined) return { core: emptyCore(input.actor.compiled, input.actor.self), opening: epochEvent(input, '') };
   let last = found;
   let base = snapshot === undefined ? undefined : decodeSnapshot(input.actor.compiled, snapshot.data);
@@ -89,6 +93,11 @@ export const recover = async (input: RecoveryInput): Promise<{ core: Core; openi
   for (let tries = 1; ; tries++) {
     const lastCommit = decodeCommit(last.data);
     if (lastCommit.e > input.actor.epoch) throw coded('not_owner');
+    if (endsLife(lastCommit)) {
+      const id = lastCommit.ev.at(-1)?.id ?? '';
+      const core = Object.assign(emptyCore(input.actor.compiled, input.actor.self), { seq: last.seq, hash: hashOf(last.data), epoch: lastCommit.e, id });
+      return { core, opening: epochEvent(input, id) };
+    }
     const record: Commit = {
       v: 1,
       e: input.actor.epoch,
@@ -125,7 +134,7 @@ export const recover = async (input: RecoveryInput): Promise<{ core: Core; openi
       seq = appended.value;
     }
     if (seq !== undefined) {
-      foldCommit(input.actor.compiled, base, record, seq, hashOf(data));
+      foldCommit(input.actor.compiled, base, record, seq, hashOf(data), input.actor.self);
       return { core: base, opening: undefined };
     }
     if (tries >= limits.epochTriesMax) throw coded('fenced');

@@ -20,7 +20,7 @@ export const replay = (definition: ActorDefinition, self: ActorAddress, messages
   for (const message of messages) {
     const commit = decodeCommit(message.data);
     if (upTo === undefined || commit.n + commit.ev.length - 1 <= upTo) {
-      foldCommit(compiled, core, commit, message.seq, hashOf(message.data));
+      foldCommit(compiled, core, commit, message.seq, hashOf(message.data), self);
       continue;
     }
     for (const event of commit.ev) {

@@ -19,6 +19,8 @@ export interface StoredMessage {
 }
 
 export interface Journal {
+  /** Erases the subject's messages up to and with a sequence, for good; later ones stay. Repeating it is safe. Throws `journal_unavailable`. */
+  erase(subject: string, upTo: number): Promise<void>;
   /** Stores one commit; gives its stream sequence. `expectedSeq` = stream sequence of the subject's last message, 0 if none. */
   append(subject: string, data: Uint8Array, expectedSeq: number): Promise<number>;
   /** The subject's last message, or undefined. */

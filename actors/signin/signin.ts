@@ -55,6 +55,7 @@ export const signin = ({ mailer, codeOf }: SigninDeps) => defineActor({
   type: 'signin',
   events: signinEvents,
   stateVersion: 4,
+  forgetAfterMs: limits.signinForgetMs,
   initial: initialSignin,
   apply: {
     CodeIssued: (state, e): SigninState => ({

@@ -128,6 +128,28 @@ export const storeConformance = (
       assert.deepEqual((await all(stores.journal.read(subject, 0, expected))).map((m) => text(m.data)), won);
     });
 
+    test('journal - what is erased up to a sequence is gone, what comes later stays, and an emptied subject begins anew', async () => {
+      const subject = freshSubject();
+      const other = freshSubject();
+      await fill(other, 2);
+      const [first, second, third] = await fill(subject, 3);
+      assert.ok(first !== undefined && second !== undefined && third !== undefined);
+      await stores.journal.erase(subject, second);
+      assert.deepEqual((await all(stores.journal.read(subject, 0, third))).map((m) => text(m.data)), ['e2']);
+      assert.equal((await stores.journal.last(subject))?.seq, third);
+      const fourth = await stores.journal.append(subject, bytes('e3'), third);
+      await stores.journal.erase(subject, third);
+      await stores.journal.erase(subject, third);
+      assert.deepEqual((await all(stores.journal.read(subject, 0, fourth))).map((m) => text(m.data)), ['e3']);
+      await stores.journal.erase(subject, fourth);
+      assert.equal(await stores.journal.last(subject), undefined);
+      await assert.rejects(stores.journal.append(subject, bytes('stale'), fourth), code('fenced'));
+      const anew = await stores.journal.append(subject, bytes('anew'), 0);
+      assert.ok(anew > fourth);
+      assert.deepEqual((await all(stores.journal.read(subject, 0, anew))).map((m) => text(m.data)), ['anew']);
+      assert.equal((await all(stores.journal.read(other, 0, anew))).length, 2);
+    });
+
     test('journal - first from a sequence is the first message of the subject at or after it', async () => {
       const subject = freshSubject();
       const other = freshSubject();

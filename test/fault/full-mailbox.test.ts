@@ -46,6 +46,7 @@ const gated = (own: Journal): { journal: Journal; shut(): void; open(): void; re
         }
         return own.append(subject, data, expected);
       },
+      erase: (subject, upTo) => own.erase(subject, upTo),
       last: (subject) => own.last(subject),
       firstFrom: (subject, from) => own.firstFrom(subject, from),
       read: (subject, from, upTo) => own.read(subject, from, upTo),

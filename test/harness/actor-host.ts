@@ -87,6 +87,7 @@ export const actorHost = (definitions: readonly ActorDefinition[], options: Acto
       queueMicrotask(() => { for (const look of watchers.get(subject) ?? []) look(); });
       return seq;
     },
+    erase: async (subject, upTo) => stores.journal.erase(subject, upTo),
     last: async (subject) => stores.journal.last(subject),
     firstFrom: async (subject, from) => stores.journal.firstFrom(subject, from),
     read: (subject, after, upTo) => stores.journal.read(subject, after, upTo),

@@ -80,8 +80,8 @@ const compiledOf = (type: string): Compiled => {
   return known;
 };
 
-const fold = (compiled: Compiled, core: Core, messages: readonly StoredMessage[]): Core => {
-  for (const m of messages) foldCommit(compiled, core, decodeCommit(m.data), m.seq, hashOf(m.data));
+const fold = (self: ActorAddress, compiled: Compiled, core: Core, messages: readonly StoredMessage[]): Core => {
+  for (const m of messages) foldCommit(compiled, core, decodeCommit(m.data), m.seq, hashOf(m.data), self);
   return core;
 };
 /** A core whole, as bytes: the actor's state and the runtime's beside it, with its place in the journal. */
@@ -90,7 +90,7 @@ const bytes = (compiled: Compiled, core: Core): string => Buffer.from(encodeSnap
 /** The fold of all messages, as bytes. */
 export const foldedBytes = (address: ActorAddress, messages: readonly StoredMessage[]): string => {
   const compiled = compiledOf(address.type);
-  return bytes(compiled, fold(compiled, emptyCore(compiled, address), messages));
+  return bytes(compiled, fold(address, compiled, emptyCore(compiled, address), messages));
 };
 
 /**
@@ -105,11 +105,11 @@ export const assertFoldsAlike = async (journals: Journals, address: ActorAddress
     const core = decodeSnapshot(compiled, data);
     assert.ok(core !== undefined, `${address.key}: ${what} cannot be read`);
     const tail = messages.filter((m) => m.seq > core.seq);
-    assert.equal(bytes(compiled, fold(compiled, core, tail)), whole, `${address.key}: ${what} and the tail give another state`);
+    assert.equal(bytes(compiled, fold(address, compiled, core, tail)), whole, `${address.key}: ${what} and the tail give another state`);
   };
   for (let cut = 1; cut <= cuts; cut++) {
     const upTo = Math.floor((messages.length * cut) / (cuts + 1));
-    const core = fold(compiled, emptyCore(compiled, address), messages.slice(0, upTo));
+    const core = fold(address, compiled, emptyCore(compiled, address), messages.slice(0, upTo));
     if (upTo > 0) from(encodeSnapshot(encodeBody(compiled, core), core), `a snapshot after commit ${upTo}`);
   }
   const stored = await journals.snapshot(address);

@@ -28,7 +28,7 @@ after(async () => {
 
 const listener = (deliver: (message: Message) => Promise<unknown>): Listener => {
   const engine: Engine = {
-    hold: () => undefined, release: () => Promise.resolve(), held: new Map(), leaseUntil: () => undefined, deliver,
+    hold: () => undefined, release: () => Promise.resolve(), held: new Map(), leaseUntil: () => undefined, forget: async () => 'busy', deliver,
     drain: () => Promise.resolve(), close: () => undefined, closed: Promise.resolve(),
     stats: () => ({ activations: 0, mailbox: 0, turns: 0, commits: 0, effectsRunning: 0 }),
   };

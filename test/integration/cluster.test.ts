@@ -294,6 +294,7 @@ test('cluster - a call whose commit was on its way when the lease ended is not r
           }
           return seq;
         },
+        erase: (subject, upTo) => own.journal.erase(subject, upTo),
         last: (subject) => own.journal.last(subject),
         firstFrom: (subject, from) => own.journal.firstFrom(subject, from),
         read: (subject, after_, upTo) => own.journal.read(subject, after_, upTo),

@@ -104,6 +104,7 @@ test('hub - a position that was trimmed from the journal closes with 4005; one t
   let trimmedBefore = 0;
   const trimmed = (journal: Journal): Journal => ({
     append: (subject, data, seq) => journal.append(subject, data, seq),
+    erase: (subject, upTo) => journal.erase(subject, upTo),
     last: (subject) => journal.last(subject),
     firstFrom: (subject, from) => journal.firstFrom(subject, Math.max(from, trimmedBefore)),
     read: (subject, after, upTo) => journal.read(subject, Math.max(after, trimmedBefore - 1), upTo),
@@ -340,6 +341,7 @@ test('hub - random positions, credits, connections, holes, repeats and delays: e
     });
     const shaky = (journal: Journal): Journal => ({
       append: (subject, data, seq) => journal.append(subject, data, seq),
+      erase: (subject, upTo) => journal.erase(subject, upTo),
       last: async (subject) => { await turn(); return journal.last(subject); },
       firstFrom: async (subject, from) => { await turn(); return journal.firstFrom(subject, from); },
       async *read(subject, after, upTo) {

@@ -38,7 +38,7 @@ const read = (deliver: (message: Message) => Promise<unknown>): { reader: InboxR
   const waits: { text: string; resolve: () => void }[] = [];
   const log = recorder(({ text }) => { for (const wait of waits) if (text.includes(wait.text)) wait.resolve(); });
   const engine: Engine = {
-    hold: () => undefined, release: () => Promise.resolve(), held: new Map(), leaseUntil: () => undefined, deliver,
+    hold: () => undefined, release: () => Promise.resolve(), held: new Map(), leaseUntil: () => undefined, forget: async () => 'busy', deliver,
     drain: () => Promise.resolve(), close: () => undefined, closed: Promise.resolve(),
     stats: () => ({ activations: 0, mailbox: 0, turns: 0, commits: 0, effectsRunning: 0 }),
   };

@@ -29,7 +29,7 @@ after(async () => {
 const at = (index: number): NatsConnection => connections[index] ?? assert.fail();
 
 const engineOf = (deliver: (message: Message) => Promise<unknown>): Engine => ({
-  hold: () => undefined, release: () => Promise.resolve(), held: new Map(), leaseUntil: () => undefined, deliver,
+  hold: () => undefined, release: () => Promise.resolve(), held: new Map(), leaseUntil: () => undefined, forget: async () => 'busy', deliver,
   drain: () => Promise.resolve(), close: () => undefined, closed: Promise.resolve(),
   stats: () => ({ activations: 0, mailbox: 0, turns: 0, commits: 0, effectsRunning: 0 }),
 });

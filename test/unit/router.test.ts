@@ -50,7 +50,7 @@ const rig = ({ remote = [], deliver = () => Promise.resolve({}) }: Script): Rig 
   let nowMs = 0;
   const clock: Clock = { now: () => nowMs, monotonic: () => nowMs };
   const engine: Engine = {
-    hold: () => undefined, release: () => Promise.resolve(), held, leaseUntil: () => undefined, deliver,
+    hold: () => undefined, release: () => Promise.resolve(), held, leaseUntil: () => undefined, forget: async () => 'busy', deliver,
     drain: () => Promise.resolve(), close: () => undefined, closed: Promise.resolve(),
     stats: () => ({ activations: 0, mailbox: 0, turns: 0, commits: 0, effectsRunning: 0 }),
   };

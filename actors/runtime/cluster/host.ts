@@ -26,6 +26,7 @@ import { createDeadLetters, type DeadLetters } from './deadletter.ts';
 import { createInboxReader } from './inbox.ts';
 import { Leases } from './leases.ts';
 import { trusted } from './membership.ts';
+import { startForgetting } from './forget.ts';
 import { createListener, type Listening } from './listen.ts';
 import { createRouter, type Actors } from './router.ts';
 import { createStatistics, startService } from './service.ts';
@@ -80,6 +81,8 @@ export interface Host {
   owned(): number[];
   /** Partition → epoch of those it serves. */
   epochs(): ReadonlyMap<number, number>;
+  /** Looks now for actors whose time is over, as it does every `limits.forgetLookMs` (forget.ts). Gives how many were forgotten. */
+  forget(): Promise<number>;
   /** Calls back with `owned()` after each change. Gives the function that ends it. */
   onOwned(callback: (owned: readonly number[]) => void): () => void;
   /** Resolves when every partition that rendezvous places here is served; rejects if the host ends before. */
@@ -123,6 +126,7 @@ export const startHost = async (options: HostOptions): Promise<Host> => {
   const statistics = createStatistics(definitions);
   const listener = createListener({ nc, engine, sender: actors, clock, log, statistics });
   const inbox = createInboxReader({ nc, lean, engine, log, replicas });
+  const forgetting = startForgetting({ engine, definitions, lean, journalStreams: config.journalStreams ?? 1, clock, log });
 
   const listening = new Map<number, Listening>();
   const watchers = new Set<(owned: readonly number[]) => void>();
@@ -134,10 +138,11 @@ export const startHost = async (options: HostOptions): Promise<Host> => {
 
   const stopAtOnce = (): void => {
     state = 'closed';
+    void forgetting.stop();
     engine.close();
     for (const each of open.splice(0)) void each.stop();
     inbox.close();
-    forget();
+    unwatch();
     for (const partition of listening.values()) void partition.stop();
     listening.clear();
   };
@@ -170,7 +175,7 @@ export const startHost = async (options: HostOptions): Promise<Host> => {
       ended.resolve('replaced');
     },
   });
-  const forget = lean.onReconnect(() => {
+  const unwatch = lean.onReconnect(() => {
     leases.wake();
     inbox.wake();
   });
@@ -199,6 +204,7 @@ export const startHost = async (options: HostOptions): Promise<Host> => {
     const leftMs = (): number => endMs - clock.monotonic();
     state = 'draining';
     for (const each of open.splice(0)) await each.stop();
+    await within(leftMs(), forgetting.stop());
     await leases.drain(leftMs());
     const finished = await within(leftMs(), Promise.all([engine.drain(), listener.idle()]));
     if (!finished) {
@@ -206,7 +212,7 @@ export const startHost = async (options: HostOptions): Promise<Host> => {
       engine.close();
     }
     inbox.close();
-    forget();
+    unwatch();
     for (const partition of listening.values()) void partition.stop();
     listening.clear();
     // A lease may be long, and NATS gone: that must not hold up the end.
@@ -223,6 +229,7 @@ export const startHost = async (options: HostOptions): Promise<Host> => {
     deadLetters: createDeadLetters(lean, stores.inbox),
     owned: () => leases.owned(),
     epochs: () => engine.held,
+    forget: () => forgetting.look(),
     onOwned: (callback) => {
       watchers.add(callback);
       return () => { watchers.delete(callback); };

@@ -93,6 +93,12 @@ export const createMemoryJournal = (now: () => number): { journal: MemoryJournal
       if ('error' in outcome) throw outcome.error;
       return outcome.stored;
     },
+    async erase(subject, upTo) {
+      reachable();
+      const left = (subjects.get(subject) ?? []).filter((message) => message.seq > upTo);
+      if (left.length === 0) subjects.delete(subject);
+      else subjects.set(subject, left);
+    },
     async last(subject) {
       counts.lasts += 1;
       reachable();

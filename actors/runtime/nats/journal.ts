@@ -17,6 +17,7 @@ import type { Journal, StoredMessage } from '../store.ts';
 import { readAck, tooLargeCode } from './ack.ts';
 import { HeaderLine } from './header.ts';
 import type { Lean } from './lean.ts';
+import { purge } from './purge.ts';
 import { directGet, forward, leaderLast, leaderNext, type ReadTimes } from './read.ts';
 import { isSilence, patience, type Patience } from './retry.ts';
 
@@ -140,6 +141,7 @@ export const createNatsJournal = (lean: Lean, options: JournalOptions): Journal 
     append,
     last: (subject) => leaderLast(lean, streamOf(subject, journalStreams), subject, times),
     firstFrom,
+    erase: async (subject, upTo) => { await purge(lean, streamOf(subject, journalStreams), subject, upTo); },
     read: (subject, after, upTo, batchBytes) => forward(lean, streamOf(subject, journalStreams), subject, after + 1, upTo, times, batchBytes),
   };
 };
