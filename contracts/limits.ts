@@ -8,12 +8,14 @@ import { deploymentLimits } from './limits-deployments.ts';
 import { knowledgeLimits } from './limits-knowledge.ts';
 import { blobLimits } from './limits-blobs.ts';
 import { platformLimits } from './limits-platform.ts';
+import { runtimeLimits } from './limits-runtime.ts';
 
 export const limits = {
   ...platformLimits,
   ...blobLimits,
   ...deploymentLimits,
   ...knowledgeLimits,
+  ...runtimeLimits,
 
   // --- identifiers -------------------------------------------------------------------------------------------------
   /** Characters of a user id, project id or label. Longer: 400 `bad_user_id` / `bad_request`. Source: decisions, Edge gateway. */

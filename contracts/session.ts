@@ -23,6 +23,27 @@ export const sendInput = z.strictObject({
   message_id: z.string().min(1).max(limits.idMaxChars).optional(),
 });
 
+/** The deployment that a session belongs to (contracts/deployment.ts), with its client's names for the session. */
+export const sessionDeployment = z.strictObject({ id: z.string(), session_id: z.string(), branch: z.string() });
+export type SessionDeployment = z.infer<typeof sessionDeployment>;
+
+const importedCall = z.strictObject({ call_id: z.string(), name: z.string(), arguments: z.unknown() });
+/** A message of before the session, as its client brought it. */
+export const importedMessage = z.discriminatedUnion('role', [
+  z.strictObject({ role: z.literal('user'), text: z.string() }),
+  z.strictObject({ role: z.literal('assistant'), text: z.string(), calls: z.array(importedCall) }),
+  z.strictObject({ role: z.literal('tool'), call_id: z.string(), name: z.string(), text: z.string(), is_error: z.boolean() }),
+]);
+export type ImportedMessage = z.infer<typeof importedMessage>;
+
+/** What makes a deployment's session where there is none yet. `user_id`: who asks (`dep_…`, or `usr_…` of a person). */
+export const sessionOpening = z.strictObject({ deployment: sessionDeployment, agent_id: z.string(), user_id: z.string(), model: z.string() });
+export type SessionOpening = z.infer<typeof sessionOpening>;
+
+/** A memory of a session (interface 2.16). `at`: Unix milliseconds. */
+export const sessionMemory = z.strictObject({ id: z.string(), fact: z.string(), source: z.string(), relevance: z.number(), at: z.int() });
+export type SessionMemory = z.infer<typeof sessionMemory>;
+
 /** Commands other parts of the system call. */
 export const sessionCommands = {
   /** Makes the session. Refused with `conflict` if the key is taken. */
@@ -57,6 +78,34 @@ export const sessionCommands = {
       state: z.enum(['idle', 'running', 'waiting_approval']), queued: z.int(), turns: z.int(), usage,
     }),
   },
+  /**
+   * A deployment's client speaks (the daemon's command). Makes the session, with `earlier` as its history, where there is none yet; then starts a
+   * turn of `content`, or queues it: `run_id` names it. `earlier` of a known session is let be. With the id of an event, `last_event_id`, of a turn
+   * of the same content, or with a `message_id` of the last `limits.sessionTurnsKept` turns, nothing is begun: `resumed`, and the run that was.
+   * `from`: id of the first event of that turn. Refused with `session_busy`, `model_not_supported`; `conflict` for the `message_id` of an older turn.
+   */
+  converse: {
+    input: z.strictObject({
+      session: sessionOpening, earlier: z.array(importedMessage), content: z.string(),
+      /** Takes the place of the instructions, from this turn on; absent = as before. */
+      system: z.string().optional(),
+      message_id: z.string().min(1).max(limits.idMaxChars).optional(), last_event_id: z.string().optional(),
+    }),
+    output: z.strictObject({ run_id: z.string(), from: z.string(), resumed: z.boolean() }),
+  },
+  /**
+   * Stores a memory; makes the session where `session` says how and there is none. An `id` that is known changes nothing. Refused with
+   * `memory_full` (bounds: `limits.sessionMemoriesMax`, `sessionMemoryMaxChars`), `session_not_found`.
+   */
+  remember: {
+    input: z.strictObject({
+      session: sessionOpening.optional(), id: z.string().optional(),
+      fact: z.string().min(1).max(limits.memoryFactMaxChars), source: z.string().max(limits.memorySourceMaxChars), relevance: z.number(),
+    }),
+    output: sessionMemory,
+  },
+  /** Oldest first. Journals nothing. `session_not_found` where nobody made it. */
+  memories: { input: z.strictObject({}), output: z.strictObject({ memories: z.array(sessionMemory) }) },
 } as const;
 
 /** A session as a list shows it. Usage is that of ended turns. */
@@ -84,9 +133,15 @@ export const sessionEvents = {
   SessionCreated: z.strictObject({
     user_id: z.string(), project_id: z.string(), label: z.string().nullable(), model: z.string(),
     agent_id: z.string(), created_at_unix: z.int(),
+    /** Of a deployment's session; then anybody of the organization may watch it and speak in it. */
+    deployment: sessionDeployment.optional(),
   }),
+  /** What was said before the session was made, as its client told it. */
+  HistoryImported: z.strictObject({ messages: z.array(importedMessage) }),
   UserMessage: z.strictObject({
     content: z.string(), attachment_blob_ref: z.string().optional(), message_id: z.string().optional(), user_id: z.string(),
+    /** Of a deployment's client: the run that this message will be, its model where it is not the session's, its instructions where they are new. */
+    run_id: z.string().optional(), model: z.string().optional(), system: z.string().optional(),
   }),
   /** A message over the queue's bound; shown as ERROR. */
   MessageRefused: z.strictObject({ code: z.string(), message: z.string(), message_id: z.string().optional() }),
@@ -115,8 +170,16 @@ export const sessionEvents = {
   /** The metering event of a turn that somebody's credits pay for: exactly one, in the commit that ends the turn. `by` = the session's user. */
   UsageMetered: z.strictObject({ id: runId, by: z.string(), model: z.string(), usage }),
   SessionHibernated: z.strictObject({}),
+  /** A session that hibernated takes a message. */
+  SessionResumed: z.strictObject({}),
+  MemoryStored: z.strictObject({ id: z.string(), session_id: z.string(), fact: z.string(), source: z.string(), relevance: z.number() }),
 } as const;
 export type SessionEventKind = keyof typeof sessionEvents;
+
+/** Kinds that are the machinery's: when a model call or a tool begins, and what a turn is charged. */
+const internalKinds: ReadonlySet<string> = new Set<SessionEventKind>(['StepStarted', 'ToolStarted', 'UsageMetered']);
+/** True for an event that a deployment's clients see, count and resume by; the runtime's own (`$…`) and the machinery's are not among them. */
+export const isClientKind = (kind: string): boolean => !kind.startsWith('$') && !internalKinds.has(kind);
 
 /** Kinds that form the stream: event kind → agent_kind. Which payload fields a client sees is `wirePayload`. */
 export const sessionFeed = {

@@ -12,7 +12,7 @@ import { decodeCommit } from '../runtime/commit.ts';
 import type { Journal } from '../runtime/store.ts';
 
 export interface Owners {
-  /** True if the session exists and is this user's. Throws `journal_unavailable`. */
+  /** True if the session exists and is this user's, or its deployment's and so of everybody who reaches `address`. Throws `journal_unavailable`. */
   owns(address: ActorAddress, subject: string, sub: string): Promise<boolean>;
 }
 
@@ -22,13 +22,18 @@ export interface OwnersOptions {
   readonly askActor?: (address: ActorAddress, sub: string) => Promise<boolean>;
 }
 
-/** What the first commits say: the owner's user id, that nobody made it, or that the beginning is gone. */
-type Found = { readonly name: 'owner'; readonly sub: string } | { readonly name: 'nobody' } | { readonly name: 'trimmed' };
+/** Of a deployment's session: everybody of the organization, whose members alone reach its address. */
+const anybody = Symbol('anybody');
+type Owner = string | typeof anybody;
 
-const creation = sessionEvents.SessionCreated.pick({ user_id: true }).loose();
+/** What the first commits say: the owner's user id, that nobody made it, or that the beginning is gone. */
+type Found = { readonly name: 'owner'; readonly owner: Owner } | { readonly name: 'nobody' } | { readonly name: 'trimmed' };
+
+const creation = sessionEvents.SessionCreated.pick({ user_id: true, deployment: true }).loose();
 
 export const createOwners = ({ journal, askActor }: OwnersOptions): Owners => {
-  const remembered = new LRUCache<string, string>({ max: limits.hubOwnersMax });
+  const remembered = new LRUCache<string, { readonly owner: Owner }>({ max: limits.hubOwnersMax });
+  const isOf = (owner: Owner, sub: string): boolean => owner === anybody || owner === sub;
 
   const find = async (subject: string): Promise<Found> => {
     let from = 0;
@@ -38,7 +43,10 @@ export const createOwners = ({ journal, askActor }: OwnersOptions): Owners => {
       if (message === undefined) return { name: 'nobody' };
       const commit = decodeCommit(message.data);
       const created = commit.ev.find((event) => event.k === 'SessionCreated');
-      if (created !== undefined) return { name: 'owner', sub: creation.parse(created.d).user_id };
+      if (created !== undefined) {
+        const { user_id: owner, deployment } = creation.parse(created.d);
+        return { name: 'owner', owner: deployment === undefined ? owner : anybody };
+      }
       if (commits === 0 && commit.n > 1) return { name: 'trimmed' };
       from = message.seq + 1;
     }
@@ -49,19 +57,17 @@ export const createOwners = ({ journal, askActor }: OwnersOptions): Owners => {
     owns: async (address, subject, sub) => {
       const key = addressTokens(address);
       const known = remembered.get(key);
-      if (known !== undefined) return known === sub;
+      if (known !== undefined) return isOf(known.owner, sub);
       const found = await find(subject);
       switch (found.name) {
         case 'nobody':
           return false;
         case 'owner':
-          remembered.set(key, found.sub);
-          return found.sub === sub;
-        case 'trimmed': {
-          const owns = (await askActor?.(address, sub)) ?? false;
-          if (owns) remembered.set(key, sub);
-          return owns;
-        }
+          remembered.set(key, { owner: found.owner });
+          return isOf(found.owner, sub);
+        case 'trimmed':
+          // Not remembered: whether it is this user's or a deployment's remains unknown.
+          return (await askActor?.(address, sub)) ?? false;
       }
     },
   };

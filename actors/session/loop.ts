@@ -18,6 +18,7 @@ import type { Registry } from '../providers/registry.ts';
 import { callProblem, deniedCall, endedCall, toolFailure } from '../tools/call.ts';
 import { boundResult, type Tools } from '../tools/tool.ts';
 import type { StepInput, StepOutput } from './model.ts';
+import { isRefusal, observeTool, observeTurn } from './regulate.ts';
 import { addUsage, type Call, type Run, type SessionEvents, type SessionState, type Usage } from './state.ts';
 import type { SessionEventKind } from '../../contracts/session.ts';
 import type { PayloadOf, Turn } from '../runtime/define.ts';
@@ -34,9 +35,15 @@ export interface LoopTurn extends Pick<Turn<SessionState, SessionEvents, Record<
 export interface LoopDeps {
   readonly registry: Registry;
   readonly tools: Tools;
+  /** Of sessions of deployments, in place of `tools`. Default the same. */
+  readonly deploymentTools?: Tools | undefined;
   /** Whether turns are paid for with credits: where there are accounts. */
   readonly metered?: boolean;
 }
+
+/** The tools of a session. */
+export const toolsOf = (deps: Pick<LoopDeps, 'tools' | 'deploymentTools'>, { deployment }: Pick<SessionState, 'deployment'>): Tools =>
+  (deployment === null ? deps.tools : deps.deploymentTools ?? deps.tools);
 
 type Finish = PayloadOf<SessionEvents['RunFinished']>['finish_reason'];
 
@@ -48,7 +55,7 @@ const isOpen = (call: Call): boolean => call.status !== 'ended';
 /** Begins the next queued message, if any. Call it only when no run is there. */
 export const startNext = (turn: LoopTurn): void => {
   if (turn.state.run !== null || turn.state.queue.length === 0) return;
-  const run_id = turn.newId();
+  const run_id = turn.state.queue[0]?.run_id ?? turn.newId();
   turn.emit('RunStarted', { run_id });
   startStep(turn, { run_id, step: 0 });
 };
@@ -60,8 +67,8 @@ const startStep = (turn: LoopTurn, step: StepInput): void => {
 };
 
 /** Usage of one more step, its cents being what the whole run's cost grows by. */
-const usageOf = (turn: LoopTurn, deps: LoopDeps, run: Run, tokens: TokenCount): Usage => {
-  const price = deps.registry.get(turn.state.model)?.price;
+const usageOf = (deps: LoopDeps, run: Run, tokens: TokenCount): Usage => {
+  const price = deps.registry.get(run.model)?.price;
   if (price === undefined) return { ...tokens, cost_cents: 0 };
   const whole = {
     input_tokens: run.usage.input_tokens + tokens.input_tokens,
@@ -77,7 +84,7 @@ const result = (turn: LoopTurn, run: Run, call: Call, value: unknown, isError: b
 };
 
 const runTool = (turn: LoopTurn, deps: LoopDeps, run: Run, call: Call): void => {
-  const name = deps.tools.get(call.name)?.idempotent === true ? 'tool' : 'tool_once';
+  const name = toolsOf(deps, turn.state).get(call.name)?.idempotent === true ? 'tool' : 'tool_once';
   const effect_id = turn.effect(name, { run_id: run.run_id, call_id: call.call_id });
   turn.emit('ToolStarted', { call_id: call.call_id, run_id: run.run_id, effect_id });
   turn.remind(resume, { inMs: limits.turnWakeMs });
@@ -85,9 +92,10 @@ const runTool = (turn: LoopTurn, deps: LoopDeps, run: Run, call: Call): void => 
 
 /** The step's calls begin: refused, waiting for a person, or running. */
 const openCalls = (turn: LoopTurn, deps: LoopDeps, run: Run): void => {
+  const tools = toolsOf(deps, turn.state);
   for (const call of run.calls) {
-    const refused = callProblem(deps.tools, call.name, call.arguments);
-    const tool = deps.tools.get(call.name);
+    const refused = callProblem(tools, call.name, call.arguments);
+    const tool = tools.get(call.name);
     if (refused !== undefined || tool === undefined) {
       result(turn, run, call, { error: refused }, true);
     } else if (tool.needsApproval) {
@@ -115,7 +123,7 @@ const closeStep = (turn: LoopTurn, deps: LoopDeps, why: string, tokens?: TokenCo
   if (run === null) return undefined;
   if (run.phase === 'model') {
     turn.abort(run.effect_id);
-    const usage = usageOf(turn, deps, run, tokens ?? estimateUsage(turn.state.historyChars, run.text.length));
+    const usage = usageOf(deps, run, tokens ?? estimateUsage(turn.state.historyChars, run.text.length));
     turn.emit('AssistantMessage', { run_id: run.run_id, step: run.step, content: run.text, usage });
   }
   for (const call of run.calls) {
@@ -133,7 +141,7 @@ const finish = (turn: LoopTurn, deps: LoopDeps, reason: Finish): void => {
   const { run } = turn.state;
   if (run === null) return;
   turn.emit('RunFinished', { finish_reason: reason, usage: run.usage, run_id: run.run_id });
-  over(turn, deps, run, run.usage);
+  over(turn, deps, run, run.usage, { ok: true, counts: reason !== 'cancelled' });
 };
 
 const fail = (turn: LoopTurn, deps: LoopDeps, code: string, message: string, tokens?: TokenCount): void => {
@@ -141,18 +149,18 @@ const fail = (turn: LoopTurn, deps: LoopDeps, code: string, message: string, tok
   if (run === null) return;
   const usage = closeStep(turn, deps, 'The turn failed.', tokens) ?? run.usage;
   turn.emit('RunErrored', { code, message, run_id: run.run_id, usage });
-  over(turn, deps, run, usage);
+  over(turn, deps, run, usage, { ok: false, counts: !isRefusal(code) });
 };
 
-/** What follows the end of a run: it is metered and charged, and the next begins. */
-const over = (turn: LoopTurn, deps: LoopDeps, run: Run, usage: Usage): void => {
-  const { session, model } = turn.state;
+/** What follows the end of a run: it is metered and charged, regulation learns of it, and the next begins. */
+const over = (turn: LoopTurn, deps: LoopDeps, run: Run, usage: Usage, end: { readonly ok: boolean; readonly counts: boolean }): void => {
   // A charge that is under way needs it: one of an earlier turn may be.
   if (deps.metered !== true || turn.state.usage.cost_cents === 0) turn.forget(resume);
-  if (deps.metered === true && session !== null && walletAddress(turn.self.org) !== undefined) {
-    const ended = { id: run.run_id, by: session.user_id, model, usage };
+  if (deps.metered === true && walletAddress(turn.self.org) !== undefined) {
+    const ended = { id: run.run_id, by: run.by, model: run.model, usage };
     turn.emit('UsageMetered', ended);
     charge(turn, ended, resume);
+    observeTurn(turn, run, { ...end, cents: usage.cost_cents, contextTokens: deps.registry.get(run.model)?.contextTokens }, resume);
   }
   startNext(turn);
 };
@@ -172,12 +180,12 @@ export const stepDone = (turn: LoopTurn, deps: LoopDeps, outcome: Outcome<StepOu
     const late = outcome.code === 'aborted' || outcome.code === 'deadline_exceeded';
     if (late) fail(turn, deps, 'provider_timeout', errors.provider_timeout.message);
     // Nothing was asked of the model.
-    else if (outcome.code === 'credits_exhausted') fail(turn, deps, outcome.code, outcome.message, { input_tokens: 0, output_tokens: 0 });
+    else if (isRefusal(outcome.code)) fail(turn, deps, outcome.code, outcome.message, { input_tokens: 0, output_tokens: 0 });
     else fail(turn, deps, outcome.code, errorEntry(outcome.code).kind === 'bug' ? errors.internal_error.message : outcome.message);
     return;
   }
   const { finish_reason: reason, usage } = outcome.output;
-  turn.emit('AssistantMessage', { run_id: run.run_id, step: run.step, content: run.text, usage: usageOf(turn, deps, run, usage) });
+  turn.emit('AssistantMessage', { run_id: run.run_id, step: run.step, content: run.text, usage: usageOf(deps, run, usage) });
   if (run.calls.length > 0) openCalls(turn, deps, run);
   else finish(turn, deps, reason === 'tool_calls' ? 'other' : reason);
 };
@@ -194,7 +202,7 @@ export const takeCall = (turn: LoopTurn, deps: LoopDeps, step: StepInput, call: 
     tool_name: call.tool_name.slice(0, limits.idMaxChars),
     // Too large to journal: a text of the same length class, which openCalls refuses by its bound.
     arguments: text.length > limits.toolArgumentsMaxChars ? text.slice(0, limits.toolArgumentsMaxChars) : call.arguments,
-    needs_approval: deps.tools.get(call.tool_name)?.needsApproval ?? false,
+    needs_approval: toolsOf(deps, turn.state).get(call.tool_name)?.needsApproval ?? false,
   });
 };
 
@@ -208,6 +216,7 @@ export const toolDone = (turn: LoopTurn, deps: LoopDeps, outcome: Outcome<{ resu
   } else {
     result(turn, run, call, { error: toolFailure(outcome) }, true);
   }
+  if (deps.metered === true && (outcome.ok || !isRefusal(outcome.code))) observeTool(turn, call, outcome.ok, resume);
   goOn(turn, deps);
 };
 

@@ -5,6 +5,8 @@
 import { z } from 'zod';
 import { coded } from '../../contracts/errors.ts';
 import type { Blobs } from '../blobs/blobs.ts';
+import { estimateTokens } from '../providers/price.ts';
+import type { PromptMessage } from '../providers/provider.ts';
 import type { Registry } from '../providers/registry.ts';
 import { runStep as runModel } from '../providers/step.ts';
 import type { EffectContext } from '../runtime/define.ts';
@@ -12,7 +14,10 @@ import { offersOf } from '../tools/call.ts';
 import type { Tools } from '../tools/tool.ts';
 import { walletCommands } from '../../contracts/wallet.ts';
 import { walletAddress } from '../wallet/address.ts';
-import { buildPrompt } from './prompt.ts';
+import { toolsOf } from './loop.ts';
+import { memoryNote } from './memories.ts';
+import { buildPrompt, charsOf } from './prompt.ts';
+import { modelOperations, requireGate } from './regulate.ts';
 import type { Run, SessionState } from './state.ts';
 
 export const stepInput = z.strictObject({ run_id: z.string(), step: z.int().nonnegative() });
@@ -27,6 +32,7 @@ export type StepOutput = z.infer<typeof stepOutput>;
 export interface ModelDeps {
   readonly registry: Registry;
   readonly tools: Tools;
+  readonly deploymentTools?: Tools | undefined;
   readonly blobs: Blobs;
   readonly instructions: string;
   /** Whether turns are paid for with credits. */
@@ -49,12 +55,29 @@ const requireBalance = async (context: EffectContext<SessionState>, input: StepI
   if (remaining <= 0) throw coded('credits_exhausted');
 };
 
-/** Runs one step. Errors: `aborted`, `credits_exhausted`, `model_not_supported`, `blob_not_found`, `provider_error`, `provider_timeout`. */
+/** What the model is told first: the client's own instructions, else the installation's; then the memories that fit the message. */
+const instructionsOf = ({ system, memories, history }: SessionState, usual: string): string =>
+  (system ?? usual) + memoryNote(memories, history.findLast(({ role }) => role === 'user')?.text ?? '');
+
+/** Runs one step. Errors: `aborted`, `credits_exhausted`, `policy_denied`, `model_not_supported`, `blob_not_found`, `provider_error`, `provider_timeout`. */
 export const runStep = async (context: EffectContext<SessionState>, input: StepInput, deps: ModelDeps): Promise<StepOutput> => {
-  const model = deps.registry.get(context.state().model);
-  streamingRun(context.state(), input);
+  const { model: modelId, text, calls } = streamingRun(context.state(), input);
+  const model = deps.registry.get(modelId);
   if (model === undefined) throw coded('model_not_supported');
-  if (deps.metered === true) await requireBalance(context, input);
+  const tools = toolsOf(deps, context.state());
+  const prompt = async (): Promise<PromptMessage[]> => buildPrompt(context.state().history, {
+    org: context.self.org, instructions: instructionsOf(context.state(), deps.instructions), blobs: deps.blobs, signal: context.signal,
+    maxTokens: Math.max(1, model.contextTokens - model.maxOutputTokens),
+  });
+  let built: PromptMessage[] | undefined;
+  if (deps.metered === true) {
+    if (context.state().deployment !== null && text === '' && calls.length === 0) {
+      built = await prompt();
+      const share = estimateTokens(charsOf(built)) / model.contextTokens;
+      await requireGate(context, { operations: modelOperations(deps.registry, model, share), about: `model ${model.id}`, context: share });
+    }
+    await requireBalance(context, input);
+  }
   const { finish_reason, usage } = await runModel({
     signal: context.signal,
     progress: () => {
@@ -63,11 +86,8 @@ export const runStep = async (context: EffectContext<SessionState>, input: StepI
       return { text: run.text, calls: run.calls.length, promptChars: state.historyChars };
     },
     prompt: async () => ({
-      model, tools: offersOf(deps.tools), maxOutputTokens: model.maxOutputTokens,
-      messages: await buildPrompt(context.state().history, {
-        org: context.self.org, instructions: deps.instructions, blobs: deps.blobs, signal: context.signal,
-        maxTokens: Math.max(1, model.contextTokens - model.maxOutputTokens),
-      }),
+      model, tools: offersOf(tools), maxOutputTokens: model.maxOutputTokens,
+      messages: built ?? await prompt(),
     }),
     write: (at, text) => context.call('delta', { ...input, at, text }),
     call: (call) => context.call('tool_call', { ...input, call_id: call.call_id, tool_name: call.name, arguments: call.arguments }),

@@ -12,6 +12,9 @@ import type { HistoryMessage } from './state.ts';
 const promptChars = (message: PromptMessage): number =>
   message.text.length + (message.role === 'assistant' ? message.calls.reduce((sum, c) => sum + c.name.length + JSON.stringify(c.arguments ?? null).length, 0) : 0);
 
+/** Characters of a whole prompt. */
+export const charsOf = (messages: readonly PromptMessage[]): number => messages.reduce((sum, message) => sum + promptChars(message), 0);
+
 const attached = (hash: string, bytes: Uint8Array): string => {
   let text: string;
   try {

@@ -13,19 +13,24 @@ import { idOf, isOrganizationId } from '../../contracts/ids.ts';
 import { limits } from '../../contracts/limits.ts';
 import { sessionCommands, sessionEvents, sessionFeed, type ChatSession, type SessionEventKind } from '../../contracts/session.ts';
 import type { Principal } from '../../contracts/capability.ts';
+import type { ActorAddress } from '../../contracts/subjects.ts';
 import type { Blobs } from '../blobs/blobs.ts';
 import type { Registry } from '../providers/registry.ts';
 import { webhookAddress } from '../organization/notify.ts';
 import { defineActor, type EffectContext, type Turn } from '../runtime/define.ts';
 import { runCall } from '../tools/call.ts';
 import type { Tools } from '../tools/tool.ts';
-import { activity, approve, cancelRun, deny, resume, resumed, startNext, stepDone, takeCall, toolDone, totalUsage } from './loop.ts';
+import { converse, remember, wake } from './converse.ts';
+import { activity, approve, cancelRun, deny, resume, resumed, startNext, stepDone, takeCall, toolDone, toolsOf, totalUsage } from './loop.ts';
 import { runStep, stepInput, stepOutput, streamingRun } from './model.ts';
+import { requireGate } from './regulate.ts';
 import { fold, initialSession, seenIds, type SessionState } from './state.ts';
 
 export interface SessionDeps {
   readonly registry: Registry;
   readonly tools: Tools;
+  /** Of sessions of deployments, in place of `tools`. Default the same. */
+  readonly deploymentTools?: Tools | undefined;
   readonly blobs: Blobs;
   /** Milliseconds without a message before the session hibernates. Default `limits.sessionIdleMs`. */
   readonly idleMs?: number;
@@ -42,11 +47,13 @@ const feedKinds = Object.keys(sessionFeed).filter((kind): kind is SessionEventKi
 const toolInput = z.strictObject({ run_id: z.string(), call_id: z.string() });
 const nothing = z.strictObject({});
 
-/** The session, if the caller owns it; to anyone else it does not exist. */
-const owned = (turn: { readonly state: SessionState; readonly principal: Principal }, userId: string): ChatSession => {
-  const { session } = turn.state;
-  const self = turn.principal.kind !== 'user' || turn.principal.sub === userId;
-  if (session === null || session.user_id !== userId || !self) throw coded('session_not_found');
+/** The session, if it is the caller's: their own, or one of a deployment of the organization they come from; to anyone else it does not exist. */
+const owned = (turn: { readonly self: ActorAddress; readonly state: SessionState; readonly principal: Principal }, userId: string): ChatSession => {
+  const { session, deployment } = turn.state;
+  const { principal } = turn;
+  const self = principal.kind !== 'user' || principal.sub === userId;
+  const theirs = deployment === null ? session?.user_id === userId : principal.kind !== 'user' || principal.org === turn.self.org;
+  if (session === null || !theirs || !self) throw coded('session_not_found');
   return session;
 };
 
@@ -54,7 +61,11 @@ const runTool = (deps: SessionDeps) => async (context: EffectContext<SessionStat
   const state = context.state();
   const call = state.run?.run_id === input.run_id ? state.run.calls.find((c) => c.call_id === input.call_id) : undefined;
   if (call === undefined || call.status !== 'running' || state.session === null) throw coded('aborted');
-  return runCall(deps.tools, call, context, { org: context.self.org, type: 'agent', key: state.session.agent_id });
+  const tools = toolsOf(deps, state);
+  if (deps.metered === true) {
+    await requireGate(context, { operations: ['tool_execution', ...(tools.get(call.name)?.operations ?? [])], about: `tool ${call.name}` });
+  }
+  return runCall(tools, call, context, { org: context.self.org, type: 'agent', key: state.session.agent_id }, state.deployment);
 };
 
 /** The organization's webhook learns that a session has come to rest (AUD-012): ids and counts, nothing of what was said. */
@@ -79,9 +90,9 @@ export const session = (deps: SessionDeps) => {
   return defineActor({
     type: 'session',
     events: sessionEvents,
-    initial: initialSession,
+    initial: (self: ActorAddress): SessionState => initialSession(self.key),
     apply: fold,
-    stateVersion: 1,
+    stateVersion: 2,
     idleMs: deps.idleMs ?? limits.sessionIdleMs,
     feed: { kinds: feedKinds, running: (state) => state.run !== null },
     effects: (effect) => ({
@@ -126,6 +137,7 @@ export const session = (deps: SessionDeps) => {
             return { accepted: 'busy' as const };
           }
           const queued = turn.state.run !== null;
+          wake(turn);
           turn.emit('UserMessage', input);
           startNext(turn);
           return { accepted: queued ? 'queued' as const : 'running' as const };
@@ -135,6 +147,7 @@ export const session = (deps: SessionDeps) => {
         ...sessionCommands.approve,
         handle: (turn, input) => {
           owned(turn, input.user_id);
+          wake(turn);
           return { known: approve(turn, deps, input.dispatch_id) };
         },
       }),
@@ -142,6 +155,7 @@ export const session = (deps: SessionDeps) => {
         ...sessionCommands.cancel,
         handle: (turn, input) => {
           owned(turn, input.user_id);
+          wake(turn);
           return { known: input.dispatch_id === '' ? cancelRun(turn, deps) : deny(turn, deps, input.dispatch_id) };
         },
       }),
@@ -153,6 +167,15 @@ export const session = (deps: SessionDeps) => {
             session: owned(turn, input.user_id), label: state.label, model: state.model, state: activity(state),
             queued: state.queue.length, turns: state.turns, usage: totalUsage(state),
           };
+        },
+      }),
+      converse: command({ ...sessionCommands.converse, access: 'system', handle: (turn, input) => converse(turn, deps, input) }),
+      remember: command({ ...sessionCommands.remember, access: 'system', handle: (turn, input) => remember(turn, input) }),
+      memories: command({
+        ...sessionCommands.memories, access: 'system',
+        handle: ({ state }) => {
+          if (state.session === null) throw coded('session_not_found');
+          return { memories: [...state.memories] };
         },
       }),
       /** Text of the running step, at its place. `aborted` if the step is over, `conflict` if another writer was here. */

@@ -4,11 +4,13 @@
  * Lean on purpose: a delta touches one string (the running step's text), a message appends to one array, and what a model
  * will never see again is dropped here by rule, so that the same events give the same state on any host. The whole past is
  * in the journal only. Bounds: `sessionHistoryMaxChars` of history (whole oldest turns go first, then the oldest tool results of
- * the running turn), `dedupMax` message ids for `dedupTtlMs`, `sessionQueueMax` waiting messages.
+ * the running turn), `dedupMax` message ids for `dedupTtlMs`, `sessionQueueMax` waiting messages, `sessionTurnsKept` beginnings of turns; memories are
+ * bounded where they are stored.
  */
+import { hash } from 'node:crypto';
 import type { z } from 'zod';
 import { limits } from '../../contracts/limits.ts';
-import type { ChatSession, sessionEvents, SessionEventKind } from '../../contracts/session.ts';
+import type { ChatSession, SessionDeployment, sessionEvents, SessionEventKind, SessionMemory } from '../../contracts/session.ts';
 import type { usage } from '../../contracts/stream.ts';
 import type { EventMeta } from '../runtime/define.ts';
 
@@ -19,6 +21,21 @@ type Payload<K extends SessionEventKind> = z.output<SessionEvents[K]>;
 export interface QueuedMessage {
   readonly text: string;
   readonly blob?: string;
+  /** Who says it. */
+  readonly by: string;
+  readonly run_id?: string;
+  readonly model?: string;
+  readonly system?: string;
+}
+
+/** Where a turn of a deployment's client begins in the journal. */
+export interface TurnBeginning {
+  readonly run_id: string;
+  /** Id of the first event that its message caused. */
+  readonly from: string;
+  /** SHA-256 of its message. */
+  readonly digest: string;
+  readonly message_id?: string;
 }
 
 /** History as the model will see it; tool results as JSON text. */
@@ -39,6 +56,8 @@ export interface Call extends HistoryCall {
   readonly needs_approval: boolean;
   readonly dispatch_id?: string;
   readonly effect_id?: string;
+  /** When it began to run, Unix milliseconds. */
+  readonly started_at?: number;
 }
 
 export interface Run {
@@ -54,13 +73,26 @@ export interface Run {
   readonly calls: readonly Call[];
   /** Of the ended steps. */
   readonly usage: Usage;
+  readonly model: string;
+  /** Who asked: the turn is metered as theirs. */
+  readonly by: string;
+  /** Unix milliseconds. */
+  readonly started_at: number;
+  /** Tokens that the last ended step's model call read. */
+  readonly input_tokens: number;
 }
 
 export interface SessionState {
+  /** Key of the actor. */
+  readonly key: string;
   /** null before SessionCreated. */
   readonly session: ChatSession | null;
+  /** null for a person's own chat. */
+  readonly deployment: SessionDeployment | null;
   readonly label: string | null;
   readonly model: string;
+  /** Instructions that the client gave last; null = the installation's. */
+  readonly system: string | null;
   readonly history: readonly HistoryMessage[];
   readonly historyChars: number;
   readonly queue: readonly QueuedMessage[];
@@ -71,6 +103,13 @@ export interface SessionState {
   readonly turns: number;
   /** Something happened since the last SessionHibernated. */
   readonly awake: boolean;
+  /** Oldest first. */
+  readonly memories: readonly SessionMemory[];
+  readonly memoryChars: number;
+  /** Turns of a deployment's clients, oldest first. */
+  readonly beginnings: readonly TurnBeginning[];
+  /** Id of the first event that came before the next message and because of it; '' = none. */
+  readonly opening: string;
 }
 
 const noUsage: Usage = { input_tokens: 0, output_tokens: 0, cost_cents: 0 };
@@ -78,9 +117,13 @@ export const addUsage = (a: Usage, b: Usage): Usage => ({
   input_tokens: a.input_tokens + b.input_tokens, output_tokens: a.output_tokens + b.output_tokens, cost_cents: a.cost_cents + b.cost_cents,
 });
 
-export const initialSession = (): SessionState => ({
-  session: null, label: null, model: '', history: [], historyChars: 0, queue: [], seen: [], run: null, usage: noUsage, turns: 0, awake: false,
+export const initialSession = (key = ''): SessionState => ({
+  key, session: null, deployment: null, label: null, model: '', system: null, history: [], historyChars: 0, queue: [], seen: [], run: null, usage: noUsage, turns: 0,
+  awake: false, memories: [], memoryChars: 0, beginnings: [], opening: '',
 });
+
+/** What tells two messages apart. */
+export const digestOf = (content: string): string => hash('sha256', content, 'hex');
 
 /** Characters a message counts against the history's bound. */
 export const messageChars = (message: HistoryMessage): number =>
@@ -89,7 +132,7 @@ export const messageChars = (message: HistoryMessage): number =>
 const forgotten = '"[an earlier result, no longer kept]"';
 
 /** Appends, then drops by rule what exceeds the bound. */
-const remember = (state: SessionState, message: HistoryMessage): Pick<SessionState, 'history' | 'historyChars'> => {
+const remember = (state: Pick<SessionState, 'history' | 'historyChars'>, message: HistoryMessage): Pick<SessionState, 'history' | 'historyChars'> => {
   let history = [...state.history, message];
   let chars = state.historyChars + messageChars(message);
   const max = limits.sessionHistoryMaxChars;
@@ -121,30 +164,50 @@ const withCall = (run: Run, callId: string, change: Partial<Call>): Run => ({
 
 /** Changes the run if it is the one the event speaks of; otherwise the state stays (the fold is total). */
 const inRun = (state: SessionState, runId: string, change: (run: Run) => Run): SessionState =>
-  (state.run?.run_id === runId ? { ...state, run: change(state.run), awake: true } : state);
+  (state.run?.run_id === runId ? { ...state, run: change(state.run), awake: true, opening: '' } : state);
 
 const ended = (state: SessionState, runId: string, usageOfRun: Usage): SessionState =>
   (state.run?.run_id === runId ? { ...state, run: null, usage: addUsage(state.usage, usageOfRun), awake: true } : state);
 
 type Fold = { readonly [K in SessionEventKind]: (state: SessionState, payload: Payload<K>, meta: EventMeta) => SessionState };
 
+/** The turn's beginning, where a deployment's client began it. */
+const begun = (state: SessionState, e: Payload<'UserMessage'>, meta: EventMeta): Pick<SessionState, 'beginnings' | 'opening'> => {
+  if (e.run_id === undefined) return { beginnings: state.beginnings, opening: '' };
+  const beginning = { run_id: e.run_id, from: state.opening === '' ? meta.id : state.opening, digest: digestOf(e.content), ...(e.message_id === undefined ? {} : { message_id: e.message_id }) };
+  return { beginnings: [...state.beginnings, beginning].slice(-limits.sessionTurnsKept), opening: '' };
+};
+
+const queuedOf = (e: Payload<'UserMessage'>): QueuedMessage => ({
+  text: e.content, by: e.user_id, ...(e.attachment_blob_ref === undefined ? {} : { blob: e.attachment_blob_ref }), ...(e.run_id === undefined ? {} : { run_id: e.run_id }),
+  ...(e.model === undefined ? {} : { model: e.model }), ...(e.system === undefined ? {} : { system: e.system }),
+});
+
 export const fold: Fold = {
-  SessionCreated: (state, e) => ({
-    ...state, label: e.label, model: e.model, awake: true,
-    session: { sid: e.agent_id.slice('agent-'.length), agent_id: e.agent_id, user_id: e.user_id, project_id: e.project_id, created_at_unix: e.created_at_unix },
+  SessionCreated: (state, e, meta) => ({
+    ...state, label: e.label, model: e.model, awake: true, deployment: e.deployment ?? null, opening: meta.id,
+    session: {
+      sid: e.deployment === undefined ? e.agent_id.slice('agent-'.length) : state.key,
+      agent_id: e.agent_id, user_id: e.user_id, project_id: e.project_id, created_at_unix: e.created_at_unix,
+    },
+  }),
+  HistoryImported: (state, e) => ({
+    ...state, awake: true, ...e.messages.reduce<Pick<SessionState, 'history' | 'historyChars'>>((kept, message) => remember(kept, message), state),
   }),
   UserMessage: (state, e, meta) => {
-    const message: QueuedMessage = e.attachment_blob_ref === undefined ? { text: e.content } : { text: e.content, blob: e.attachment_blob_ref };
     const seen = e.message_id === undefined ? state.seen : [...seenIds(state.seen, meta.at), { id: e.message_id, at: meta.at }].slice(-limits.dedupMax);
-    return { ...state, queue: [...state.queue, message], seen, awake: true };
+    return { ...state, queue: [...state.queue, queuedOf(e)], seen, awake: true, ...begun(state, e, meta) };
   },
   MessageRefused: (state) => ({ ...state, awake: true }),
-  RunStarted: (state, e) => {
+  RunStarted: (state, e, meta) => {
     const [head, ...queue] = state.queue;
     if (head === undefined) return state;
+    const { text, blob, by, model = state.model, system = state.system } = head;
     return {
-      ...state, queue, turns: state.turns + 1, awake: true, ...remember(state, { role: 'user', ...head }),
-      run: { run_id: e.run_id, step: 0, phase: 'model', effect_id: '', text: '', calls: [], usage: noUsage },
+      ...state, queue, system, turns: state.turns + 1, awake: true, ...remember(state, { role: 'user', text, ...(blob === undefined ? {} : { blob }) }),
+      run: {
+        run_id: e.run_id, step: 0, phase: 'model', effect_id: '', text: '', calls: [], usage: noUsage, model, by, started_at: meta.at, input_tokens: 0,
+      },
     };
   },
   StepStarted: (state, e) => inRun(state, e.run_id, (run) => ({ ...run, step: e.step, phase: 'model', effect_id: e.effect_id, text: '', calls: [] })),
@@ -155,7 +218,7 @@ export const fold: Fold = {
   ApprovalRequested: (state, e) => inRun(state, e.run_id, (run) => withCall(run, e.call_id, { status: 'waiting', dispatch_id: e.dispatch_id })),
   ApprovalGranted: (state, e) => inRun(state, e.run_id, (run) => withCall(run, e.call_id, { status: 'granted' })),
   ApprovalDenied: (state, e) => inRun(state, e.run_id, (run) => withCall(run, e.call_id, { status: 'denied' })),
-  ToolStarted: (state, e) => inRun(state, e.run_id, (run) => withCall(run, e.call_id, { status: 'running', effect_id: e.effect_id })),
+  ToolStarted: (state, e, meta) => inRun(state, e.run_id, (run) => withCall(run, e.call_id, { status: 'running', effect_id: e.effect_id, started_at: meta.at })),
   ToolResult: (state, e) => {
     if (state.run?.run_id !== e.run_id) return state;
     const text = JSON.stringify(e.result ?? null);
@@ -169,10 +232,15 @@ export const fold: Fold = {
     const { run } = state;
     const calls = run.calls.map((c): HistoryCall => ({ call_id: c.call_id, name: c.name, arguments: c.arguments }));
     const kept = e.content === '' && calls.length === 0 ? {} : remember(state, { role: 'assistant', text: e.content, calls });
-    return { ...state, ...kept, awake: true, run: { ...run, phase: 'tools', text: '', usage: addUsage(run.usage, e.usage) } };
+    return { ...state, ...kept, awake: true, run: { ...run, phase: 'tools', text: '', usage: addUsage(run.usage, e.usage), input_tokens: e.usage.input_tokens } };
   },
   RunFinished: (state, e) => ended(state, e.run_id, e.usage),
   RunErrored: (state, e) => ended(state, e.run_id, e.usage),
   UsageMetered: (state) => state,
   SessionHibernated: (state) => ({ ...state, awake: false }),
+  SessionResumed: (state, _e, meta) => ({ ...state, awake: true, opening: meta.id }),
+  MemoryStored: (state, e, meta) => ({
+    ...state, awake: true, opening: '', memoryChars: state.memoryChars + e.fact.length,
+    memories: [...state.memories, { id: e.id, fact: e.fact, source: e.source, relevance: e.relevance, at: meta.at }],
+  }),
 };

@@ -6,10 +6,11 @@
  */
 import { coded, errorEntry, errors } from '../../contracts/errors.ts';
 import { limits } from '../../contracts/limits.ts';
+import { sessionCommands } from '../../contracts/session.ts';
 import type { ActorAddress } from '../../contracts/subjects.ts';
 import type { ToolOffer } from '../providers/provider.ts';
 import type { EffectContext } from '../runtime/define.ts';
-import type { Tools } from './tool.ts';
+import type { ToolDeployment, Tools } from './tool.ts';
 
 /** Why a call has no result. */
 export interface CallProblem {
@@ -43,18 +44,37 @@ export const toolFailure = ({ code, message }: CallProblem): CallProblem => {
   return errorEntry(code).kind === 'bug' ? { code: 'tool_failed', message: errors.tool_failed.message } : { code, message };
 };
 
-/** Runs a call in an actor's effect. `agent`: the one whose memory and reports the tools use. Throws `tool_not_found` and what the tool throws. */
-export const runCall = async (tools: Tools, call: { readonly name: string; readonly arguments: unknown }, context: EffectContext<unknown>, agent: ActorAddress): Promise<{ result: unknown }> => {
+/** The deployment whose session a call is made in, for its tools. */
+const deploymentOf = (context: EffectContext<unknown>, of: { readonly id: string; readonly session_id: string }, stepOf: (name: string) => string): ToolDeployment => ({
+  org: context.self.org, id: of.id, session_id: of.session_id,
+  remember: async (memory) => {
+    const stored = sessionCommands.remember.output.parse(await context.call('remember', { ...memory, id: stepOf(context.id) }));
+    return stored.id;
+  },
+  ask: (target, command, value) => context.ask(target, command, value, stepOf(`${target.type}-${command}`)),
+});
+
+/**
+ * Runs a call in an actor's effect. `agent`: the one whose memory and reports the tools use. `deployment`: that the session belongs to. Throws
+ * `tool_not_found` and what the tool throws.
+ */
+export const runCall = async (
+  tools: Tools, call: { readonly name: string; readonly arguments: unknown }, context: EffectContext<unknown>, agent: ActorAddress,
+  deployment?: { readonly id: string; readonly session_id: string } | null,
+): Promise<{ result: unknown }> => {
   const tool = tools.get(call.name);
   if (tool === undefined) throw coded('tool_not_found');
   const steps = new Map<string, number>();
+  /** The same for the nth of a name over every attempt. */
+  const stepOf = (name: string): string => {
+    const nth = (steps.get(name) ?? 0) + 1;
+    steps.set(name, nth);
+    return `${name}-${nth}`;
+  };
   const result = await tool.run(call.arguments, {
     signal: context.signal, id: context.id, now: () => Date.now(),
-    agent: async (command, value) => {
-      const nth = (steps.get(command) ?? 0) + 1;
-      steps.set(command, nth);
-      return context.ask(agent, command, value, `${command}-${nth}`);
-    },
+    agent: (command, value) => context.ask(agent, command, value, stepOf(command)),
+    ...(deployment === undefined || deployment === null ? {} : { deployment: deploymentOf(context, deployment, stepOf) }),
   });
   return { result: result === undefined ? null : result };
 };

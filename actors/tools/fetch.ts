@@ -75,6 +75,7 @@ export const fetchUrl = (allow: readonly AllowEntry[], resolve: Resolve = system
   parameters: z.strictObject({ url: z.url({ protocol: /^https?$/ }).max(2_048) }),
   needsApproval: false,
   idempotent: true,
+  operations: ['web_search'],
   preview: ({ url }) => `Read ${url}`,
   run: async ({ url: text }, { signal }) => {
     const url = new URL(text);

@@ -4,8 +4,9 @@ import { calculator } from './calculator.ts';
 import { clock } from './clock.ts';
 import { fetchUrl } from './fetch.ts';
 import { memorySearch, memoryWrite } from './memory.ts';
+import { remember } from './remember.ts';
 import { sendReport } from './report.ts';
-import { toolSet, type Tools } from './tool.ts';
+import { toolSet, type Tool, type Tools } from './tool.ts';
 
 /** Tools of an installation. `fetchAllow`: configuration `tools.fetch_allow`. Throws a TypeError for a malformed entry. */
 export const builtinTools = (options: { readonly fetchAllow: readonly string[] }): Tools =>
@@ -17,5 +18,8 @@ export const chosenTools = (tools: Tools, names: readonly string[]): Tools => to
   if (tool === undefined) throw new TypeError(`tools.chat: there is no tool ${name}; there are ${[...tools.keys()].join(', ')}`);
   return tool;
 }));
+
+/** What the model is offered in a deployment's session: those of the installation, `remember`, and the deployments' further ones. */
+export const deploymentTools = (tools: Tools, further: readonly Tool[] = []): Tools => toolSet([...tools.values(), remember, ...further]);
 
 export { defineTool, toolSet, type Tool, type ToolContext, type Tools } from './tool.ts';

@@ -12,6 +12,7 @@ export const memoryWrite = defineTool({
   }),
   needsApproval: false,
   idempotent: true,
+  operations: ['file_write'],
   preview: ({ fact }) => `Remember: ${fact}`,
   run: async ({ fact, relevance }, context) => {
     const stored = agentCommands.remember.output.parse(await context.agent('remember', {

@@ -12,6 +12,7 @@ export const sendReport = defineTool({
   parameters: z.strictObject({ title: agentCommands.report.input.shape.title, body: agentCommands.report.input.shape.body }),
   needsApproval: true,
   idempotent: false,
+  operations: ['file_write'],
   preview: ({ title, body }) => `File the report "${title}": ${body.length > 200 ? `${body.slice(0, 200)}… (${body.length} characters)` : body}`,
   run: async (args, context) => {
     const { report_id: id } = agentCommands.report.output.parse(await context.agent('report', args));

@@ -7,6 +7,21 @@
  */
 import { z } from 'zod';
 import { limits } from '../../contracts/limits.ts';
+import type { ActorAddress } from '../../contracts/subjects.ts';
+import type { Operation } from '../../contracts/regulation.ts';
+
+/** The session of a deployment that a tool is called in. */
+export interface ToolDeployment {
+  /** Organization, and id of the deployment. */
+  readonly org: string;
+  readonly id: string;
+  /** As its client names it. */
+  readonly session_id: string;
+  /** Stores a memory of the session, once over every attempt of this call; its id. */
+  remember(memory: { readonly fact: string; readonly source: string; readonly relevance: number }): Promise<string>;
+  /** Asks another actor of the deployment; a repeat of the same command within this call takes effect once. */
+  ask(target: ActorAddress, command: string, input: unknown): Promise<unknown>;
+}
 
 export interface ToolContext {
   /** Aborted at the deadline, on a cancel and when the host stops. */
@@ -17,6 +32,8 @@ export interface ToolContext {
   now(): number;
   /** Asks the session's agent actor; a repeat of the same command within this call takes effect once. */
   agent(command: string, input: unknown): Promise<unknown>;
+  /** Absent: the call is not made in a deployment's session. */
+  readonly deployment?: ToolDeployment | undefined;
 }
 
 export interface ToolSpec<P extends z.ZodType> {
@@ -26,6 +43,8 @@ export interface ToolSpec<P extends z.ZodType> {
   readonly parameters: P;
   readonly needsApproval: boolean;
   readonly idempotent: boolean;
+  /** What a deployment's gates are asked about besides `tool_execution`. Default none. */
+  readonly operations?: readonly Operation[];
   /** What a person is asked to approve, one or two sentences of plain text. */
   readonly preview: (args: z.output<P>) => string;
   /** A JSON value. Throws a coded error for what the model should know; anything else is a bug and shown as `tool_failed`. */
@@ -39,6 +58,7 @@ export interface Tool {
   readonly schema: Readonly<Record<string, unknown>>;
   readonly needsApproval: boolean;
   readonly idempotent: boolean;
+  readonly operations: readonly Operation[];
   /** What is wrong with the arguments, for the model; undefined = nothing. */
   problem(args: unknown): string | undefined;
   preview(args: unknown): string;
@@ -57,6 +77,7 @@ export const defineTool = <P extends z.ZodType>(spec: ToolSpec<P>): Tool => ({
   schema: z.toJSONSchema(spec.parameters, { io: 'input' }),
   needsApproval: spec.needsApproval,
   idempotent: spec.idempotent,
+  operations: spec.operations ?? [],
   problem: (args) => {
     const parsed = spec.parameters.safeParse(args);
     if (parsed.success) return undefined;
