@@ -12,6 +12,8 @@
  *     further for that stream. One data frame may address many streams (a fan-out is one copy). A single text larger than
  *     the initial credit may be sent alone while the stream's credit is at least the initial credit; the debt is then
  *     paid by the next grants.
+ *     The other way round a request's body that is streamed (`body`) comes only against credit too, of which it has none at first: a
+ *     daemon that never grants any, one that does not know of bodies for one, is never sent any.
  * L6  `close` ends a stream; either side may send it; after it neither side sends for that id.
  * L7  After `goaway` no new request or stream is accepted; what runs may finish.
  *
@@ -36,7 +38,7 @@ export const frameType = {
   open: 5,
   /** d→g: see `encodeData`. g→d: one client text message (UTF-8). */
   data: 6,
-  /** g→d. u32 bytes of further credit for the stream `id`. */
+  /** Both ways. u32 bytes of further credit for the stream `id`: towards the daemon for data, from it for the request's body. */
   credit: 7,
   /** Both ways. Ends stream `id`: u16 close code, UTF-8 reason. */
   close: 8,
@@ -46,6 +48,8 @@ export const frameType = {
   goaway: 11,
   /** d→g. JSON `{partitions: number[]}`: what this daemon owns now. Sent after hello and on every change. */
   owns: 12,
+  /** g→d. The next bytes of the request's body for the stream `id`, as they are; none at all = it is complete. */
+  body: 13,
 } as const;
 export type FrameType = (typeof frameType)[keyof typeof frameType];
 

@@ -37,6 +37,14 @@ export const answerHeaders = z.strictObject({
   'cache-control': z.string().optional(),
   location: z.string().optional(),
   'retry-after': z.string().optional(),
+  etag: z.string().optional(),
+  vary: z.string().optional(),
+  'accept-ranges': z.string().optional(),
+  'content-range': z.string().optional(),
+  'content-encoding': z.string().optional(),
+  'content-security-policy': z.string().optional(),
+  /** Bytes of a body that comes in pieces, known beforehand: more or fewer do not leave the gateway as a complete answer. */
+  'content-length': z.string().regex(/^(0|[1-9]\d{0,15})$/).optional(),
   'x-ratelimit-limit': z.string().optional(),
   'x-ratelimit-remaining': z.string().optional(),
   'x-ratelimit-reset': z.string().optional(),
@@ -165,6 +173,8 @@ export interface PlatformRoute<Query = unknown, Body = unknown> {
   readonly query?: z.ZodType<Query>;
   readonly body?: z.ZodType<Body>;
   readonly bodyMaxBytes: number;
+  /** The body, of any type, comes to the daemon as it arrives and is never held whole (`serve.by` `stream` only, `body` absent). */
+  readonly upload?: boolean;
   /** Also takes `application/x-www-form-urlencoded` (OAuth endpoints and pages without JavaScript). The form field `csrf` is taken out and becomes the proof. */
   readonly form?: boolean;
   /** The body goes to the daemon byte for byte and unread, of whatever type: a signature is over it, or something else is to be checked first. Its handler gets a Buffer; `body` describes it. */

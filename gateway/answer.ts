@@ -25,6 +25,8 @@ export interface PieceOutlet {
 export interface Pieces {
   /** Called at most once, when the head has been written. */
   start(outlet: PieceOutlet): { onWritable(): void };
+  /** In place of `start`: nobody takes it (an answer to HEAD). */
+  drop(): void;
 }
 
 export interface Answer {
@@ -35,6 +37,8 @@ export interface Answer {
   readonly body: string | Uint8Array;
   /** In place of `body`. */
   readonly pieces?: Pieces;
+  /** Bytes of a body in pieces, where they are known: it then has a Content-Length, and is cut if it has others. */
+  readonly length?: number;
 }
 
 const json = { 'content-type': 'application/json', 'cache-control': 'no-store', 'x-content-type-options': 'nosniff' } as const;

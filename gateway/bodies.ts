@@ -10,6 +10,8 @@ import { limits } from '../contracts/limits.ts';
 export interface HeldBody {
   /** Counts bytes that came; false = they are not to be kept (too much is held, or the request has been answered). */
   take(bytes: number): boolean;
+  /** So many of them are not held any more. */
+  give(bytes: number): void;
   /** The body is an upload of this user. Throws `rate_limited` when the user has `limits.uploadsPerUserMax` already. */
   upload(sub: string): void;
   /** The request has been answered; idempotent. */
@@ -42,6 +44,11 @@ export class Bodies {
         this.#bytes += bytes;
         held += bytes;
         return true;
+      },
+      give: (bytes) => {
+        if (released) return;
+        this.#bytes -= bytes;
+        held -= bytes;
       },
       upload: (sub) => {
         const running = this.#uploads.get(sub) ?? 0;

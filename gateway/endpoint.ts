@@ -7,6 +7,7 @@
 import type { Surface } from '../contracts/config.ts';
 import type { Answer } from './answer.ts';
 import type { HeldBody } from './bodies.ts';
+import type { BodySource } from './body-source.ts';
 
 export interface RequestHead {
   /** Lower case, as uWebSockets.js gives it. */
@@ -28,6 +29,8 @@ export interface Exchange {
   admit(held: HeldBody): void | Promise<void>;
   /** Rejects with what the request is refused with. */
   serve(body: Uint8Array, signal: AbortSignal): Promise<Answer>;
+  /** In place of `serve` where the endpoint streams the body. Rejects with what the request is refused with. */
+  upload?(body: BodySource, signal: AbortSignal): Promise<Answer>;
   /** The answer to what was thrown; counts it. Never throws or rejects. */
   refuse(error: unknown, signal: AbortSignal): Answer | Promise<Answer>;
 }
@@ -39,6 +42,8 @@ export interface Endpoint {
   readonly path: string;
   /** False = a body is not read. */
   readonly takesBody: boolean;
+  /** True = the body goes to the exchange's `upload` as it comes. */
+  readonly streamsBody?: boolean;
   readonly bodyMaxBytes: number;
   begin(head: RequestHead): Exchange;
 }

@@ -55,6 +55,8 @@ export interface LinkOpen {
   readonly partitionKey?: string;
   /** Finished WebSocket texts, in order, views into the receive buffer; `bytes` = their total, to be given back with `credit`. */
   readonly onTexts: (texts: readonly Buffer[], bytes: number) => void;
+  /** The daemon takes so many further bytes of the request's body. Absent = the request has none that is streamed. */
+  readonly onGrant?: (bytes: number) => void;
   /** Once, with a close code of contracts/stream.ts. Not called after the caller's own `close`. */
   readonly onClose: (code: number, reason: string) => void;
 }
@@ -62,6 +64,8 @@ export interface LinkOpen {
 export interface LinkStream {
   /** One client text message towards the daemon. After the end: ignored. */
   send(text: string | Buffer): void;
+  /** The next bytes of the request's body, no more than was granted; none at all = it is complete. After the end: ignored. */
+  body(bytes: Uint8Array): void;
   /** Grants this many further bytes. */
   credit(bytes: number): void;
   close(code: number, reason: string): void;
@@ -78,6 +82,7 @@ interface Pending {
 interface Open {
   credit: number;
   readonly onTexts: LinkOpen['onTexts'];
+  readonly onGrant: LinkOpen['onGrant'];
   readonly onClose: LinkOpen['onClose'];
 }
 
@@ -200,7 +205,7 @@ export class Connection {
     if (!this.accepts('stream')) throw coded(this.#phase.name === 'ready' ? 'overloaded' : 'upstream_unavailable');
     const id = this.#nextId();
     this.#batch.add(encodeRequest(frameType.open, id, { route: route.wire, deadlineMs, token: open.token, body: open.body }));
-    this.#open.set(id, { credit: limits.linkInitialCreditBytes, onTexts: open.onTexts, onClose: open.onClose });
+    this.#open.set(id, { credit: limits.linkInitialCreditBytes, onTexts: open.onTexts, onGrant: open.onGrant, onClose: open.onClose });
     return {
       send: (text) => {
         if (!this.#open.has(id)) return;
@@ -212,6 +217,10 @@ export class Connection {
           return;
         }
         this.#batch.add(encodeFrame(frameType.data, id, text));
+      },
+      // What may wait here is bounded by the grants.
+      body: (bytes) => {
+        if (this.#open.has(id)) this.#batch.add(encodeFrame(frameType.body, id, bytes));
       },
       credit: (bytes) => {
         const stream = this.#open.get(id);
@@ -307,6 +316,11 @@ export class Connection {
         this.#owned = new Set(readJson(frame.payload, owns).partitions);
         this.#options.onChange(this);
         return;
+      case frameType.credit:
+        if (frame.payload.length !== 4) throw coded('protocol_error');
+        // Unknown ids crossed our close.
+        this.#open.get(frame.id)?.onGrant?.(frame.payload.readUInt32BE(0));
+        return;
       case frameType.goaway:
         if (this.#phase.name !== 'ready') return;
         this.#phase = { ...this.#phase, name: 'leaving' };
@@ -321,7 +335,7 @@ export class Connection {
       case frameType.request:
       case frameType.cancel:
       case frameType.open:
-      case frameType.credit:
+      case frameType.body:
         throw coded('protocol_error', 'The daemon sent a frame that is the gateway\'s.');
     }
   }

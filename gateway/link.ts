@@ -231,6 +231,7 @@ const refused = (open: LinkOpen): LinkStream => {
   });
   return {
     send: () => undefined,
+    body: () => undefined,
     credit: () => undefined,
     close: () => {
       live = false;

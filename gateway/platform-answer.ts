@@ -52,11 +52,11 @@ export const answerJson = ({ text }: PlatformAnswer): unknown => (text === '' ? 
 
 /** Answer of a success. */
 export const successAnswer = (status: number, { headers, text }: PlatformAnswer): Answer => {
-  const { 'set-cookie': cookies = [], ...lines } = headers;
+  const { 'set-cookie': cookies = [], 'content-length': length, ...lines } = headers;
   const given = Object.fromEntries(Object.entries(lines).filter((line): line is [string, string] => line[1] !== undefined));
   const { 'content-type': type, ...rest } = usual;
   const isHtml = given['content-type']?.toLowerCase().startsWith('text/html') === true;
-  return { status, headers: { ...(text === '' ? {} : { 'content-type': type }), ...rest, ...(isHtml ? pageHeaders : {}), ...given }, cookies, body: text };
+  return { status, headers: { ...(text === '' ? {} : { 'content-type': type }), ...rest, ...(isHtml ? pageHeaders : {}), ...given }, cookies, body: text, ...(length === undefined ? {} : { length: Number(length) }) };
 };
 
 /** A page's answer with what every page has; its own `cache-control` stays. */
@@ -125,6 +125,8 @@ const headersOf = ({ status, code, details, correlation }: Refused, auth: Envelo
       if (typeof value === 'number' && Number.isFinite(value)) headers[header] = String(value);
     }
   }
+  // RFC 9110 section 14.4: what there would have been.
+  if (code === 'range_not_satisfiable' && typeof details['size'] === 'number') headers['content-range'] = `bytes */${details['size']}`;
   if (status === 401 && bearerKinds.has(auth.kind)) headers['www-authenticate'] = 'Bearer';
   if (correlation !== undefined) headers['x-correlation-id'] = correlation;
   return headers;

@@ -9,6 +9,7 @@ import type { EnvelopeRoute } from '../contracts/platform-routes.ts';
 import { isUiStream, uiFailure, uiPartFailure } from '../contracts/ui-chat.ts';
 import type { Answer } from './answer.ts';
 import type { HeldBody } from './bodies.ts';
+import type { BodySource } from './body-source.ts';
 import type { Clock } from './clock.ts';
 import type { Credits } from './credit.ts';
 import type { Endpoint, Exchange } from './endpoint.ts';
@@ -63,13 +64,21 @@ class StreamExchange implements Exchange {
     return admitted instanceof Promise ? admitted.then(enter) : enter(admitted);
   }
 
-  async serve(bytes: Uint8Array, signal: AbortSignal): Promise<Answer> {
+  serve(bytes: Uint8Array, signal: AbortSignal): Promise<Answer> {
+    return this.#serve(bytes, undefined, signal);
+  }
+
+  upload(body: BodySource, signal: AbortSignal): Promise<Answer> {
+    return this.#serve(new Uint8Array(), body, signal);
+  }
+
+  async #serve(bytes: Uint8Array, upload: BodySource | undefined, signal: AbortSignal): Promise<Answer> {
     const admitted = this.#admitted;
     if (admitted === undefined) throw new TypeError('A request was served before it was admitted.');
     const { clock, metrics } = this.#options;
     const startedMs = clock.monotonicMs();
     try {
-      const streamed = await this.#open(admitted, bytes, signal);
+      const streamed = await this.#open(admitted, bytes, upload, signal);
       metrics.upstream.observe((clock.monotonicMs() - startedMs) / 1_000);
       if (!isDisbelief(streamed.head.status)) admitted.believed();
       return this.#counted(this.#answer(streamed));
@@ -84,20 +93,21 @@ class StreamExchange implements Exchange {
   }
 
   /** The body has left this process when this returns; the answer may take minutes. */
-  #open(admitted: PlatformAdmitted, bytes: Uint8Array, signal: AbortSignal): Promise<Streamed> {
+  #open(admitted: PlatformAdmitted, bytes: Uint8Array, upload: BodySource | undefined, signal: AbortSignal): Promise<Streamed> {
     const { link, credits } = this.#options;
     const route = this.#route;
     const query = readPlatformQuery(route, this.#request.query);
     const { body } = readPlatformBody(route, this.#request.contentType, bytes);
     const context = contextFor(route, this.#request, '');
     const opened = openStreamed({
-      link, credits, route, signal, token: admitted.token, partitionKey: admitted.partitionKey, body: JSON.stringify({ context, query, body }), lost: lostEvent(route),
+      link, credits, route, signal, upload, token: admitted.token, partitionKey: admitted.partitionKey, body: JSON.stringify({ context, query, body }), lost: lostEvent(route),
       accept: (head) => {
         if (!Object.hasOwn(route.answers, head.status)) throw coded('upstream_error');
         checkedHeaders(route, head.headers);
       },
     });
-    this.#held?.release();
+    // One that is streamed is held until its end.
+    if (upload === undefined) this.#held?.release();
     return opened;
   }
 
@@ -118,6 +128,6 @@ class StreamExchange implements Exchange {
 /** Those of these routes that are answered over a link stream. */
 export const platformStreamEndpoints = (options: PlatformStreamOptions, routes: readonly EnvelopeRoute[]): readonly Endpoint[] =>
   routes.filter((route) => route.serve.by === 'stream').map((route) => ({
-    surface: route.surface, method: route.method, path: route.path, takesBody: route.body !== undefined, bodyMaxBytes: route.bodyMaxBytes,
+    surface: route.surface, method: route.method, path: route.path, takesBody: route.body !== undefined, streamsBody: route.upload === true, bodyMaxBytes: route.bodyMaxBytes,
     begin: (head) => new StreamExchange(options, route, readHead(head, route.headers)),
   }));

@@ -6,8 +6,8 @@
  * T2  A certificate swap refuses no connection: one acceptor holds the listening socket for ever and hands every accepted
  *     connection to the app with the newest certificate; older apps keep their connections. (Closing one of two listening
  *     sockets, the usual way, resets what waits in its accept queue: measured.)
- * T3  A body is read in pieces and never beyond the route's bound; what all bodies hold is bounded (bodies.ts). A request that its
- *     client gives up is aborted upstream.
+ * T3  A body is read in pieces and never beyond the route's bound; what all bodies hold is bounded (bodies.ts); one that is streamed is read
+ *     no faster than it is taken (body-source.ts). A request that its client gives up is aborted upstream.
  * T4  Several processes may listen on one port (SO_REUSEPORT; uWebSockets.js sets it for every port but 0).
  * Strings of a request are read before the handler returns: uWebSockets.js reuses their memory.
  */
@@ -19,8 +19,11 @@ import type { Surface } from '../contracts/config.ts';
 import { routes } from '../contracts/routes.ts';
 import { remoteAddress, type TrustedProxies } from './address.ts';
 import type { Answer, Pieces } from './answer.ts';
-import type { Bodies, HeldBody } from './bodies.ts';
-import type { Endpoint, RequestHead } from './endpoint.ts';
+import type { Bodies } from './bodies.ts';
+import { BodySource } from './body-source.ts';
+import { collect } from './collect.ts';
+import type { Endpoint, Exchange, RequestHead } from './endpoint.ts';
+import { SizedBody } from './sized-body.ts';
 import type { StreamConnection } from './stream.ts';
 import type { Upgrade, UpgradeRequest } from './upgrade.ts';
 
@@ -111,7 +114,7 @@ export const startServer = async (options: ServerOptions): Promise<Server> => {
         else onOther(res, req);
       });
       // RFC 9110 section 9.3.2. Elsewhere HEAD is a method like any other.
-      if (endpoint.surface !== 'platform' || endpoint.method !== 'GET') continue;
+      if (endpoint.surface === 'edge' || endpoint.surface === 'console' || endpoint.method !== 'GET') continue;
       app.head(endpoint.path, (res, req) => {
         if (servedAt(endpoint.surface, req)) onRequest(endpoint, params, res, req, true);
         else onOther(res, req);
@@ -158,8 +161,12 @@ export const startServer = async (options: ServerOptions): Promise<Server> => {
   const write = (res: HttpResponse, answer: Answer, closes: boolean, headOnly = false): void => {
     res.cork(() => {
       writeHead(res, answer);
-      if (!headOnly) res.end(answer.body, closes || !accepting);
-      else if (closes || !accepting) res.endWithoutBody(Buffer.byteLength(answer.body), true);
+      // Said by hand: given the length, `endWithoutBody` keeps the answer open.
+      if (headOnly && answer.length !== undefined) res.writeHeader('content-length', String(answer.length));
+      // RFC 9110 section 15.4.5: a 304 has no body, and `end` would say that the content has none.
+      const bodiless = headOnly || answer.status === 304;
+      if (!bodiless) res.end(answer.body, closes || !accepting);
+      else if (answer.length === undefined && answer.status !== 304 && (closes || !accepting)) res.endWithoutBody(Buffer.byteLength(answer.body), true);
       // Without the length it would have: given one, uWebSockets.js v20.49 closes the connection.
       else res.endWithoutBody();
     });
@@ -167,6 +174,7 @@ export const startServer = async (options: ServerOptions): Promise<Server> => {
 
   /** A body in pieces; resolves when it has ended, or its client has. */
   const writePieces = (res: HttpResponse, answer: Answer, pieces: Pieces, gone: AbortSignal): Promise<void> => new Promise((resolve) => {
+    const body = answer.length === undefined ? undefined : new SizedBody(res, answer.length);
     let open = true;
     const over = (): void => {
       open = false;
@@ -177,10 +185,12 @@ export const startServer = async (options: ServerOptions): Promise<Server> => {
     const flow = pieces.start({
       write: (bytes) => {
         let taken = true;
-        if (open) res.cork(() => { taken = res.write(bytes); });
+        if (body !== undefined) taken = open ? body.write(bytes) : true;
+        else if (open) res.cork(() => { taken = res.write(bytes); });
         return taken;
       },
       end: () => {
+        if (body !== undefined) return open ? body.end(over) : undefined;
         if (open) res.cork(() => { res.end(undefined, !accepting); });
         over();
       },
@@ -192,7 +202,7 @@ export const startServer = async (options: ServerOptions): Promise<Server> => {
     // oxlint-disable-next-line no-unnecessary-condition -- `start` may have ended it.
     if (!open) return;
     res.onWritable(() => {
-      flow.onWritable();
+      if (body === undefined || body.flush()) flow.onWritable();
       return true;
     });
   });
@@ -210,8 +220,10 @@ export const startServer = async (options: ServerOptions): Promise<Server> => {
     const settle = (answer: Answer | Promise<Answer>, closes: boolean): void | Promise<void> => {
       if (answer instanceof Promise) return answer.then((later) => settle(later, closes));
       if (gone.signal.aborted) return;
-      if (answer.pieces === undefined || headOnly) write(res, answer, closes, headOnly);
-      else return writePieces(res, answer, answer.pieces, gone.signal);
+      if (answer.pieces === undefined || headOnly) {
+        write(res, answer, closes, headOnly);
+        answer.pieces?.drop();
+      } else return writePieces(res, answer, answer.pieces, gone.signal);
     };
     const length = Number(req.getHeader('content-length'));
     const exchange = endpoint.begin(headOf(params, res, req));
@@ -232,6 +244,7 @@ export const startServer = async (options: ServerOptions): Promise<Server> => {
     }
     try {
       const admitted = exchange.admit(held);
+      if (endpoint.streamsBody === true) return finish(streamed(endpoint, exchange, admitted, length, new BodySource(res, { maxBytes: endpoint.bodyMaxBytes, held, gone: gone.signal }), gone.signal, settle));
       // In the same chain as the admission: a rejection of either is always handled.
       const body = !endpoint.takesBody ? Promise.resolve(new Uint8Array())
         : length > endpoint.bodyMaxBytes ? Promise.reject(coded('payload_too_large')) : collect(res, endpoint.bodyMaxBytes, held, gone.signal);
@@ -245,6 +258,27 @@ export const startServer = async (options: ServerOptions): Promise<Server> => {
       const refused = settle(exchange.refuse(error, gone.signal), length > limits.bodyMaxBytes || leavesBody(error));
       if (refused !== undefined) finish(refused);
     }
+  };
+
+  /** An exchange whose body goes through; before it is answered nothing of the body waits in the connection any more, or that ends with it. */
+  const streamed = async (
+    endpoint: Endpoint, exchange: Exchange, admitted: void | Promise<void>, length: number, source: BodySource, gone: AbortSignal,
+    settle: (answer: Answer | Promise<Answer>, closes: boolean) => void | Promise<void>,
+  ): Promise<void> => {
+    let answer: Answer | Promise<Answer>;
+    // A client that says it will send too much is not waited for.
+    const tooLong = length > endpoint.bodyMaxBytes;
+    try {
+      await admitted;
+      if (exchange.upload === undefined) throw new TypeError(`${endpoint.path} streams its body to an exchange that takes none`);
+      if (tooLong) throw coded('payload_too_large');
+      answer = await exchange.upload(source, gone);
+    } catch (error) {
+      if (gone.aborted) return;
+      answer = exchange.refuse(error, gone);
+    }
+    const complete = !tooLong && await source.drop();
+    await settle(answer, !complete);
   };
 
   const onOther = (res: HttpResponse, req: HttpRequest): void => {
@@ -390,31 +424,3 @@ const afterRead = (): Promise<void> => new Promise((resolve) => { setImmediate(r
 /** Refusals that come while a body may still be on its way: the connection ends with them. */
 const leaving: ReadonlySet<unknown> = new Set(['payload_too_large', 'overloaded']);
 const leavesBody = (error: unknown): boolean => error instanceof Error && 'code' in error && leaving.has(error.code);
-
-/** Reads a body of at most `maxBytes`. Rejects with `payload_too_large`, `overloaded` (too much is held), or `aborted` when the client has gone. */
-const collect = (res: HttpResponse, maxBytes: number, held: HeldBody, gone: AbortSignal): Promise<Uint8Array> =>
-  new Promise((resolve, reject) => {
-    let chunks: Buffer[] = [];
-    let bytes = 0;
-    gone.addEventListener('abort', () => {
-      chunks = [];
-      reject(coded('aborted'));
-    }, { once: true });
-    res.onData((chunk, isLast) => {
-      bytes += chunk.byteLength;
-      if (bytes > maxBytes) {
-        chunks = [];
-        reject(coded('payload_too_large'));
-        return;
-      }
-      if (!held.take(chunk.byteLength)) {
-        chunks = [];
-        reject(coded('overloaded'));
-        return;
-      }
-      // Copied: uWebSockets.js takes the chunk back when this call returns.
-      if (chunk.byteLength > 0) chunks.push(Buffer.from(new Uint8Array(chunk)));
-      if (isLast) resolve(chunks.length === 1 && chunks[0] !== undefined ? chunks[0] : Buffer.concat(chunks));
-    });
-  });
-

@@ -10,6 +10,7 @@ import { limits } from '../contracts/limits.ts';
 import { streamHead, type StreamHead } from '../contracts/platform.ts';
 import type { EnvelopeRoute } from '../contracts/platform-routes.ts';
 import type { PieceOutlet, Pieces } from './answer.ts';
+import type { BodySource } from './body-source.ts';
 import type { Credits } from './credit.ts';
 import type { Link, LinkStream } from './link.ts';
 
@@ -20,6 +21,8 @@ export interface StreamedOptions {
   readonly token: string;
   readonly body: string;
   readonly partitionKey?: string | undefined;
+  /** The request's body, where it is streamed too. */
+  readonly upload?: BodySource | undefined;
   /** The client has gone. */
   readonly signal: AbortSignal;
   /** Throws what makes a body in pieces under this head unusable: then the stream is ended, and the answer refused with that. */
@@ -58,11 +61,17 @@ class StreamedAnswer implements Pieces {
   constructor(options: StreamedOptions, settle: Settle) {
     this.#options = options;
     this.#settle = settle;
-    const { link, route, token, body, partitionKey, signal } = options;
+    const { link, route, token, body, partitionKey, signal, upload } = options;
     this.#stream = link.open(route, {
       token, body, ...(partitionKey === undefined ? {} : { partitionKey }),
       onTexts: (texts, bytes) => this.#onTexts(texts, bytes),
       onClose: (code) => this.#onClose(code === closeCodes.normal.code),
+      ...(upload === undefined ? {} : { onGrant: (bytes) => upload.allow(bytes) }),
+    });
+    upload?.start({
+      piece: (bytes) => this.#stream.body(bytes),
+      end: () => this.#stream.body(new Uint8Array()),
+      fail: (error) => this.#fail(error),
     });
     signal.addEventListener('abort', this.#onAbort, { once: true });
     if (signal.aborted) this.#abandon();
@@ -82,6 +91,10 @@ class StreamedAnswer implements Pieces {
         this.grant();
       },
     };
+  }
+
+  drop(): void {
+    this.#abandon();
   }
 
   /** Gives back the credit of what the client has taken. */
@@ -177,6 +190,7 @@ class StreamedAnswer implements Pieces {
   }
 
   #fail(error: Error): void {
+    if (this.#phase.name === 'over') return;
     this.#over();
     this.#stream.close(closeCodes.internal_error.code, closeCodes.internal_error.reason);
     this.#settle.reject(error);

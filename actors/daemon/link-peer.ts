@@ -14,7 +14,7 @@ import type { Socket } from 'node:net';
 import { coded, CodedError, errorEntry, shown } from '../../contracts/errors.ts';
 import { limits } from '../../contracts/limits.ts';
 import {
-  decodeClose, decodeRequest, encodeClose, encodeData, encodeFrame, encodeResponse, FrameReader, frameType, hello, linkVersion, type Frame, type Hello,
+  decodeClose, decodeRequest, encodeClose, encodeCredit, encodeData, encodeFrame, encodeResponse, FrameReader, frameType, hello, linkVersion, type Frame, type Hello,
 } from '../../contracts/link.ts';
 import { FrameBatch } from '../../contracts/link-batch.ts';
 import { anyRouteByWire } from '../../contracts/platform-routes.ts';
@@ -119,6 +119,10 @@ export class LinkPeer {
     if (this.#streams.get(stream.id) !== stream) return;
     this.#streams.delete(stream.id);
     this.#batch.add(encodeClose(stream.id, code, reason));
+  }
+
+  grantBody(stream: Stream, bytes: number): void {
+    if (this.#streams.get(stream.id) === stream) this.#batch.add(encodeCredit(stream.id, bytes));
   }
 
   /** Says which partitions this daemon owns. */
@@ -228,6 +232,12 @@ export class LinkPeer {
       case frameType.data:
         this.#onText(frame);
         return;
+      case frameType.body: {
+        // Unknown ids crossed our close.
+        const stream = this.#streams.get(frame.id);
+        if (stream?.onBody(frame.payload) === false) throw coded('protocol_error', 'The gateway sent more of a body than its credit.');
+        return;
+      }
       case frameType.credit:
         if (frame.payload.length !== 4) throw coded('protocol_error');
         this.#streams.get(frame.id)?.onCredit(frame.payload.readUInt32BE(0));

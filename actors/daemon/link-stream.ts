@@ -11,6 +11,8 @@ export interface StreamEvents {
   onText(text: string): void;
   /** The stream may be sent more than before. */
   onRoom(): void;
+  /** The next bytes of the request's body, a view that is good for this call; none at all = it is complete. */
+  onBody?(bytes: Buffer): void;
   /** It ended by the gateway or with the connection; nothing can be sent any more. */
   onEnd(): void;
 }
@@ -26,6 +28,8 @@ export interface Stream {
   readonly credit: number;
   /** True if a text (or a batch) of that many bytes may be sent now, as far as credit goes. */
   room(bytes: number, texts: number): boolean;
+  /** Lets so many further bytes of the request's body come. */
+  grant(bytes: number): void;
   /** Sets who hears of it; before, texts that arrive are kept (at most `limits.linkStreamCommandsMax`). If it has ended already, `onEnd` is called at once. */
   listen(events: StreamEvents): void;
   close(code: number, reason: string): void;
@@ -34,6 +38,7 @@ export interface Stream {
 /** The connection, as its streams see it. */
 export interface StreamHost extends Outlet {
   closeStream(stream: PeerStream, code: number, reason: string): void;
+  grantBody(stream: PeerStream, bytes: number): void;
 }
 
 /** A stream while it lives: what the connection keeps of it. */
@@ -47,6 +52,9 @@ export class PeerStream implements Stream {
   #events: StreamEvents | undefined;
   #early: string[] = [];
   #ended = false;
+  /** Bytes of body that were granted and have not come. */
+  #bodyCredit = 0;
+  #bodyComplete = false;
 
   constructor(peer: StreamHost, id: number, route: AnyRoute, token: string, body: Buffer) {
     this.peer = peer;
@@ -70,6 +78,21 @@ export class PeerStream implements Stream {
 
   close(code: number, reason: string): void {
     this.peer.closeStream(this, code, reason);
+  }
+
+  grant(bytes: number): void {
+    if (this.#ended || this.#bodyComplete || bytes <= 0) return;
+    this.#bodyCredit += bytes;
+    this.peer.grantBody(this, bytes);
+  }
+
+  /** False: nobody granted that. */
+  onBody(bytes: Buffer): boolean {
+    if (this.#bodyComplete || bytes.length > this.#bodyCredit || this.#events === undefined) return false;
+    this.#bodyCredit -= bytes.length;
+    this.#bodyComplete = bytes.length === 0;
+    this.#events.onBody?.(bytes);
+    return true;
   }
 
   onText(text: string): void {

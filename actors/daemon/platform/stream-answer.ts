@@ -4,17 +4,21 @@
  * Guarantees: nothing is sent without credit, and while the gateway does not take bytes; who writes waits for both, not longer than
  * `limits.chatStallMs` without a byte taken. A refusal before the
  * head is an error answer with its status; after it the body can only end or be cut. The signal fires when the client has gone.
+ * The request's own body, where its route streams it, is `body`.
  */
 import { closeCodes } from '../../../contracts/close.ts';
 import { coded } from '../../../contracts/errors.ts';
 import { limits } from '../../../contracts/limits.ts';
 import type { AnswerHeaders, StreamHead } from '../../../contracts/platform.ts';
 import type { Stream } from '../link-stream.ts';
+import { RequestBody } from '../request-body.ts';
 
 export class StreamAnswer {
   readonly #stream: Stream;
   readonly #gone = new AbortController();
   readonly #onOver: () => void;
+  /** The request's body; nothing of it comes before it is read. */
+  readonly body: RequestBody;
   #begun = false;
   #over = false;
   /** Wakes who waits for room. */
@@ -26,12 +30,15 @@ export class StreamAnswer {
   constructor(stream: Stream, onOver: () => void) {
     this.#stream = stream;
     this.#onOver = onOver;
+    this.body = new RequestBody((bytes) => stream.grant(bytes));
     stream.listen({
+      onBody: (bytes) => this.body.push(bytes),
       // The client of an answer says nothing.
       onText: () => undefined,
       onRoom: () => this.onRoom(),
       onEnd: () => {
         this.#finish();
+        this.body.fail(coded('aborted'));
         this.#gone.abort(coded('aborted'));
         this.#room?.();
       },
@@ -74,9 +81,9 @@ export class StreamAnswer {
   }
 
   /** A piece of the body; pieces are written one after the other. Rejects with `aborted` when the client has gone. */
-  async write(text: string): Promise<void> {
+  async write(piece: string | Uint8Array): Promise<void> {
     // A piece that exceeds what may be sent alone goes in several.
-    const bytes = Buffer.from(text);
+    const bytes = typeof piece === 'string' ? Buffer.from(piece) : Buffer.from(piece.buffer, piece.byteOffset, piece.byteLength);
     for (let from = 0; from < bytes.length; from += limits.linkInitialCreditBytes) await this.#send(bytes.subarray(from, from + limits.linkInitialCreditBytes));
   }
 
