@@ -10,7 +10,7 @@ const wordMaxChars = 64;
 const wordForm = /[\p{L}\p{N}]+/gu;
 const unspaced = /[\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}]/u;
 // Nothing to fold: most text.
-const ascii = /^[\u0009-\u007e]*$/;
+const ascii = /^[\t\n\r -~]*$/;
 
 /** Lower case without accents. The length may change. */
 export const fold = (text: string): string => (ascii.test(text) ? text.toLowerCase() : text.normalize('NFKD').replace(/\p{M}+/gu, '').toLowerCase());
