@@ -263,7 +263,7 @@ export const platformLimits = {
   /** Milliseconds for which an organization keeps a place for a deployment that is being made. Then it lapses. */
   deploymentReservedMs: 600_000,
   /** Failures in a row after which a deployment's work makes it `degraded`; it is tried on. */
-  deploymentDegradedTries: 3,
+  deploymentTriesMax: 3,
   /** Milliseconds that making a deployment waits for it to run. Then the answer says `provisioning`. */
   deploymentSettleMs: 5_000,
   /** Characters of what a deployment's agent is for. Longer: `validation_error`. */

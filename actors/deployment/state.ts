@@ -4,7 +4,7 @@
  *   none ─Provisioned─▶ live ─DeprovisionRequested─▶ ended (a tombstone, for good)
  *
  * Status of a live one: `failed` once the organization had no place for it; `stopped` while its plan has no deployments; `degraded` while work
- * has failed `limits.deploymentDegradedTries` times in a row; `provisioning` until it is settled and while it restarts; else `running`.
+ * has failed `limits.deploymentTriesMax` times in a row; `provisioning` until it is settled and while it restarts; else `running`.
  */
 import type { DeploymentAgent, DeploymentEvents, DeploymentWork } from '../../contracts/deployment-actor.ts';
 import type { DeploymentStatus } from '../../contracts/deployment.ts';
@@ -62,7 +62,7 @@ export const statusOf = (of: Live | Ended): DeploymentStatus => {
   if (of.phase === 'ended') return 'deprovisioning';
   if (of.failed) return 'failed';
   if (!of.plan.managed) return 'stopped';
-  if ((of.work?.attempts ?? 0) >= limits.deploymentDegradedTries) return 'degraded';
+  if ((of.work?.attempts ?? 0) >= limits.deploymentTriesMax) return 'degraded';
   return of.work === null ? 'running' : 'provisioning';
 };
 

@@ -6,6 +6,7 @@ import test from 'node:test';
 import { asyncApi } from '../../contracts/asyncapi.ts';
 import { errors } from '../../contracts/errors.ts';
 import { openApi } from '../../contracts/openapi.ts';
+import { deploymentRouteList } from '../../contracts/deployment-routes.ts';
 import { platformRouteList } from '../../contracts/platform-routes.ts';
 import { actorContracts, routeList } from '../../contracts/routes.ts';
 import { outboundKinds } from '../../contracts/stream.ts';
@@ -39,7 +40,7 @@ const documented = (path: string): string => path.replaceAll(/:(\w+)/g, '{$1}');
 test('documents - OpenAPI has exactly the routes of the table', () => {
   assert.equal(openapi['openapi'], '3.1.0');
   const listed = Object.entries(openapi['paths'] ?? {}).flatMap(([path, methods]) => Object.keys(methods).map((method) => `${method.toUpperCase()} ${path}`));
-  assert.deepEqual(listed.toSorted(), [...routeList, ...platformRouteList].map((r) => `${r.method} ${documented(r.path)}`).toSorted());
+  assert.deepEqual(listed.toSorted(), [...routeList, ...platformRouteList, ...deploymentRouteList].map((r) => `${r.method} ${documented(r.path)}`).toSorted());
 });
 
 test('documents - each operation names its answers, errors, body bound and token', () => {
@@ -94,6 +95,21 @@ test('documents - each platform operation names its answers, errors in its own s
     }
     const csrf = (operation['parameters'] as unknown as { $ref?: string }[]).some((parameter) => parameter.$ref?.endsWith('/Csrf') === true);
     assert.equal(csrf, route.auth.kind === 'cookie' && route.method !== 'GET', route.id);
+  }
+});
+
+test('documents - each operation of a deployment names its answers, its errors in the envelope, and its credential; malformed input is invalid_argument [ERR-015]', () => {
+  for (const route of deploymentRouteList) {
+    const operation = at(openapi, ['paths', documented(route.path), route.method.toLowerCase()]) as Tree;
+    assert.equal(operation['operationId'], route.id);
+    assert.deepEqual(operation['security'], route.auth.kind === 'none' ? [] : [{ deployment: [] }], route.id);
+    const responses = operation['responses'] as unknown as Tree;
+    for (const status of Object.keys(route.answers)) assert.ok(Object.hasOwn(responses, status), `${route.id} ${status}`);
+    for (const code of [...route.errors, ...(route.body === undefined && route.query === undefined ? [] : ['invalid_argument'])]) {
+      const codes = at(responses, [String(errors[code as keyof typeof errors].http), 'content', 'application/json', 'schema', 'allOf', '1', 'properties', 'error', 'properties', 'code', 'enum']) as unknown as string[];
+      assert.ok(codes.includes(code), `${route.id} ${code}`);
+    }
+    assert.ok(!JSON.stringify(responses).includes('"validation_error"'), route.id);
   }
 });
 

@@ -5,7 +5,8 @@ import { z } from 'zod';
 import { closeCodes, reconnectCodes } from '../../contracts/close.ts';
 import { coded, CodedError, errorEntry, errors, refuse, shown, type ErrorEntry } from '../../contracts/errors.ts';
 import { limits } from '../../contracts/limits.ts';
-import { anyRouteByWire, platformRouteList } from '../../contracts/platform-routes.ts';
+import { deploymentRouteList } from '../../contracts/deployment-routes.ts';
+import { anyRouteByWire, consoleRouteList, platformRouteList } from '../../contracts/platform-routes.ts';
 import { routeByWire, routeList, routes } from '../../contracts/routes.ts';
 import { agentKind, agentPayloads } from '../../contracts/stream.ts';
 import { feedKind, sessionEvents, sessionFeed, wirePayload } from '../../contracts/session.ts';
@@ -97,7 +98,7 @@ test('routes - wire numbers are for ever: a gateway of another version names the
 });
 
 test('routes - the platform\'s are unique beside the edge\'s, start at 100, and keep their numbers for ever', () => {
-  const all = [...routeList, ...platformRouteList];
+  const all = [...routeList, ...platformRouteList, ...deploymentRouteList, ...consoleRouteList];
   assert.equal(new Set(all.map((r) => r.id)).size, all.length);
   assert.equal(new Set(all.map((r) => r.wire)).size, all.length);
   assert.equal(new Set(all.map((r) => `${r.method} ${r.path}`)).size, all.length);
@@ -109,6 +110,20 @@ test('routes - the platform\'s are unique beside the edge\'s, start at 100, and 
   }
   const wires = Object.fromEntries(platformRouteList.map((r) => [r.id, r.wire]));
   assert.deepEqual([wires['device_code'], wires['device_token'], wires['refresh'], wires['me'], wires['organization'], wires['webhook_redeliver']], [101, 102, 103, 106, 140, 158]);
+});
+
+test('routes - a deployment\'s are under /v1/, start at 300, and say every refusal of theirs with a code of the table; a mirror is its route\'s under another number [VER-001]', () => {
+  for (const route of deploymentRouteList) {
+    assert.match(route.path, /^\/v1\//, route.id);
+    assert.ok(route.wire >= 300 && route.wire < 350, route.id);
+    for (const code of route.errors) assert.ok(Object.hasOwn(errors, code), `${route.id}: ${code}`);
+    assert.ok(!route.errors.includes('validation_error') && !route.errors.includes('bad_request'), `${route.id}: malformed input is invalid_argument there`);
+  }
+  assert.deepEqual(consoleRouteList.map((r) => r.wire), deploymentRouteList.filter((r) => r.console !== undefined).map((r) => r.wire + 100));
+  for (const { path, mirrors, auth, query, body, answers } of consoleRouteList) {
+    assert.deepEqual([path, auth.kind], [`/api/deployments/:deployment${mirrors.path}`, 'person']);
+    assert.ok(query === mirrors.query && body === mirrors.body && answers === mirrors.answers, path);
+  }
 });
 
 test('routes - the platform is under /api/ without a version, but for chat and the forms of pages; nothing is under /api/v2/ [VER-001]', () => {
