@@ -11,16 +11,16 @@
 import { CodedError } from '../../../contracts/errors.ts';
 import { limits } from '../../../contracts/limits.ts';
 import { parseStateSubject, streams, wildcards } from '../../../contracts/subjects.ts';
+import type { ActorDefinition } from '../define.ts';
 import type { Log } from '../log.ts';
 import type { Engine } from '../message.ts';
 import type { Lean } from '../nats/lean.ts';
 import { forward } from '../nats/read.ts';
 import type { Clock, StoredMessage } from '../store.ts';
-import type { AnyDefinition } from './host.ts';
 
 export interface ForgettingOptions {
   readonly engine: Pick<Engine, 'held' | 'forget'>;
-  readonly definitions: readonly AnyDefinition[];
+  readonly definitions: readonly Pick<ActorDefinition, 'type' | 'spec'>[];
   readonly lean: Lean;
   readonly journalStreams: number;
   readonly clock: Clock;
