@@ -176,6 +176,7 @@ export const startStack = async (options: StackOptions): Promise<Stack> => {
       webauthn: { rp_id: 'localhost', origins: [baseUrl] },
       platform: { base_url: baseUrl, signing_key_path: secrets.platformKeyPath, gateway_name: gatewayName },
       mail: { from: 'Troupe <troupe@localhost>', outbox_path: folder.outbox },
+      tools: { chat: ['calculator', 'clock', 'memory_write', 'memory_search', 'send_report'] },
       ...modelSections(choices),
     });
     writeGatewayConfig(folder.gatewayConfig, {
