@@ -60,6 +60,8 @@ export const runtimeKinds = {
   effectIntended: '$effect.intended',
   /** {id, ok, code?} an effect ended (its result is in the domain events of the same commit). */
   effectEnded: '$effect.ended',
+  /** {key, number} the first event of a fork: its state begins as that of the actor `key` (same organization and type) after its event `number`. */
+  forked: '$forked',
   /** {id} an effect was told to stop; a crash between this and its end does not start it again. */
   effectAborted: '$effect.aborted',
   /** {name, at} a reminder was set. */

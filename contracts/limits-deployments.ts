@@ -1,5 +1,8 @@
 /** The bounds of managed deployments: the third part of `limits` (limits.ts), which is where they are read. */
 export const deploymentLimits = {
+  // --- forks -------------------------------------------------------------------------------------------------------
+  /** Forks of forks. More: `fork_too_deep`. */
+  forkDepthMax: 16,
   // --- client streams ----------------------------------------------------------------------------------------------
   /** Characters of a stream id, of an event's kind, of an idempotency key (decisions, Deployment services). More: `invalid_argument`. */
   streamIdMaxChars: 256,

@@ -23,6 +23,7 @@ import { handledBefore } from './dedup.ts';
 import type { ErasedCommand, Outcome } from './define.ts';
 import { EffectRunner, type EffectOwner } from './effects.ts';
 import type { Core, Intent } from './fold.ts';
+import type { ForkBase } from './fork.ts';
 import { dueReminders, endEffect, fireReminder, reportBug, type InternalTurns } from './internal.ts';
 import { Mailbox, overdue, type Item } from './mailbox.ts';
 import type { Message } from './message.ts';
@@ -102,17 +103,17 @@ export class Activation implements EffectOwner, WriterOwner, InternalTurns, Resi
 
   // --- the mailbox ---------------------------------------------------------------------------------------------------
 
-  /** Takes a message whose input is parsed. Gives the answer. */
-  take(message: Message, command: ErasedCommand, input: unknown): Promise<unknown> {
+  /** Takes a message whose input is parsed. Gives the answer. `base`: what the actor begins with if it has no past (fork.ts). */
+  take(message: Message, command: ErasedCommand, input: unknown, base?: ForkBase): Promise<unknown> {
     this.site.touched(this);
     this.#leaving = false;
     if (this.stopping) return Promise.reject(this.#stop?.error ?? coded('not_owner'));
     // What the actor's own effects and timers have to say must not be shut out by callers.
     const max = this.compiled.spec.mailboxMax + (message.principal.kind === 'self' ? limits.mailboxOwnMax : 0);
     if (this.#waiting >= max) return Promise.reject(coded('mailbox_full'));
-    if (this.#room && this.#mailbox === undefined) return this.#command(message, command, input);
+    if (this.#room && this.#mailbox === undefined) return this.#command(message, command, input, base);
     return new Promise((resolve, reject) => {
-      this.#enqueue({ kind: 'command', message, command, input, resolve, reject });
+      this.#enqueue({ kind: 'command', message, command, input, base, resolve, reject });
       this.wait(1);
     });
   }
@@ -228,7 +229,7 @@ export class Activation implements EffectOwner, WriterOwner, InternalTurns, Resi
     return this.#writer;
   }
 
-  #command(message: Message, command: ErasedCommand, input: unknown): Promise<unknown> {
+  #command(message: Message, command: ErasedCommand, input: unknown, base: ForkBase | undefined): Promise<unknown> {
     const writer = this.#ready;
     const { id } = message;
     if (id !== undefined) {
@@ -240,6 +241,7 @@ export class Activation implements EffectOwner, WriterOwner, InternalTurns, Resi
     }
     const turn = this.#turn(message.principal, writer);
     let output: unknown;
+    if (base !== undefined && writer.fresh) turn.fork(base);
     this.#inTurn = true;
     try {
       const parsed = command.output.safeParse(command.handle(turn, input));
@@ -284,7 +286,7 @@ export class Activation implements EffectOwner, WriterOwner, InternalTurns, Resi
       case 'command': {
         this.wait(-1);
         const late = overdue(item.message, this.site.clock.monotonic());
-        if (late === undefined) item.resolve(this.#command(item.message, item.command, item.input));
+        if (late === undefined) item.resolve(this.#command(item.message, item.command, item.input, item.base));
         else item.reject(late);
         return;
       }

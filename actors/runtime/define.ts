@@ -95,9 +95,21 @@ export interface EffectShape<I extends z.ZodType> {
 }
 export type EffectInput<E> = E extends EffectShape<infer I> ? z.input<I> : never;
 
+/** After which event of which actor of the same organization and type another one's life begins. */
+export interface ForkPoint {
+  readonly key: string;
+  /** Number of the event, from 1. */
+  readonly number: number;
+}
+
 export interface CommandSpec<T, I extends z.ZodType, O extends z.ZodType> {
   readonly input: I;
   readonly output: O;
+  /**
+   * Makes a fork (fork.ts): if nothing was ever journaled of the actor, the turn sees the state that the origin had there, and its first commit
+   * says so. On any other actor it is a command like others. A refusal leaves nothing. The handler must emit an event.
+   */
+  readonly fork?: (input: z.output<I>) => ForkPoint;
   /** Default `public`. */
   readonly access?: Access;
   readonly handle: (turn: T, input: z.output<I>) => z.output<O>;
@@ -183,6 +195,7 @@ export interface ErasedEffect {
 export interface ErasedCommand {
   readonly input: z.ZodType;
   readonly output: z.ZodType;
+  readonly fork?: (input: unknown) => ForkPoint;
   readonly access: Access;
   readonly handle: (turn: ErasedTurn, input: unknown) => unknown;
 }

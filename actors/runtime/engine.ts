@@ -18,11 +18,13 @@ import { refusalOf } from '../../contracts/validate.ts';
 import { Activation } from './activation.ts';
 import { Alarms, systemArm, type Arm } from './alarm.ts';
 import { compile, type Compiled } from './compile.ts';
-import type { Access, ActorDefinition } from './define.ts';
+import type { Access, ActorDefinition, ErasedCommand, ForkPoint } from './define.ts';
 import { forgetActor } from './forget.ts';
+import { forkBase } from './fork.ts';
 import type { Log } from './log.ts';
 import { overdue } from './mailbox.ts';
 import type { Engine, EngineStats, Message, Sender } from './message.ts';
+import { passivateCommand } from './passivate.ts';
 import { ReminderIndex } from './reminders.ts';
 import type { Counts, Parked, Resident, Site } from './site.ts';
 import type { Clock, Journal, LastValue } from './store.ts';
@@ -118,6 +120,7 @@ class LocalEngine implements Engine {
     this.#wall = new Alarms(() => clock.now(), arm);
     this.#site = {
       host: options.host,
+      partitions: options.partitions,
       journal: stores.journal,
       snapshots: stores.snapshots,
       reminders: new ReminderIndex({
@@ -158,6 +161,7 @@ class LocalEngine implements Engine {
       const late = overdue(message, monotonic);
       if (late !== undefined) throw late;
       const key = message.tokens ?? addressTokens(message.address);
+      if (message.command === passivateCommand) return this.#putDown(message, key);
       const active = this.#activations.get(key);
       const type = active?.compiled ?? this.#type(message.address, key);
       const command = type.commands.get(message.command);
@@ -165,10 +169,28 @@ class LocalEngine implements Engine {
       if (!admits(command.access, message.principal)) throw coded('forbidden');
       const parsed = command.input.safeParse(message.input);
       if (!parsed.success) throw refusalOf(parsed.error);
+      if (command.fork !== undefined) return this.#fork(message, key, type, command, command.fork(parsed.data), parsed.data);
       return (active ?? this.#activate(message.address, key)).take(message, command, parsed.data);
     } catch (error) {
       return Promise.reject(error instanceof Error ? error : coded('internal_error'));
     }
+  }
+
+  async #putDown({ address, principal }: Message, key: string): Promise<{ readonly active: boolean }> {
+    if (principal.kind !== 'system') throw coded('unknown_command');
+    const active = this.#activations.get(key);
+    if (active === undefined) this.#type(address, key);
+    if (active === undefined || active.stopping) return { active: false };
+    await active.stop(coded('no_owner', 'The actor is being put down: it begins anew in a moment.'));
+    return { active: true };
+  }
+
+  /** Its origin's past cannot change, so it is read before the actor's turn. */
+  async #fork(message: Message, key: string, compiled: Compiled, command: ErasedCommand, point: ForkPoint, input: unknown): Promise<unknown> {
+    const base = await forkBase(this.#site, compiled, message.address, point);
+    const active = this.#activations.get(key);
+    if (active === undefined && this.#state !== 'open') throw coded('draining');
+    return (active ?? this.#activate(message.address, key)).take(message, command, input, base);
   }
 
   /** The type of an actor without an activation; ownership comes first, because another host may run other code. */

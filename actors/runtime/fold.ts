@@ -99,8 +99,8 @@ export const foldRuntime = (core: Core, event: StoredEvent, at: number): void =>
       remember(core.handled, text(d['id']), { at, output: d['output'], command: typeof command === 'string' ? command : undefined });
       return;
     }
-    // What it ends is the commit's business (`foldCommit`).
-    case runtimeKinds.forgotten: return;
+    // What it ends is the commit's business (`foldCommit`); what it begins with, of whoever folds (fork.ts).
+    case runtimeKinds.forgotten: case runtimeKinds.forked: return;
     default:
       throw unreadable(`The runtime has no event ${event.k}.`);
   }

@@ -6,6 +6,7 @@
  */
 import { coded, type CodedError } from '../../contracts/errors.ts';
 import type { ErasedCommand, Outcome } from './define.ts';
+import type { ForkBase } from './fork.ts';
 import type { Message } from './message.ts';
 
 interface Settle {
@@ -14,7 +15,7 @@ interface Settle {
 }
 
 export type Item =
-  | ({ readonly kind: 'command'; readonly message: Message; readonly command: ErasedCommand; readonly input: unknown } & Settle)
+  | ({ readonly kind: 'command'; readonly message: Message; readonly command: ErasedCommand; readonly input: unknown; readonly base: ForkBase | undefined } & Settle)
   /** An effect's outcome; `tries` runs of its `done` have ended in a bug. */
   | { readonly kind: 'outcome'; readonly id: string; readonly outcome: Outcome<unknown>; readonly tries: number }
   | { readonly kind: 'reminder'; readonly name: string; readonly tries: number }

@@ -19,13 +19,14 @@ import { journalSubject, snapshotSubject, type ActorAddress } from '../../contra
 import { decodeCommit, encodeCommit, hashOf } from './commit.ts';
 import type { Compiled } from './compile.ts';
 import { emptyCore, endsLife, foldCommit, type Core } from './fold.ts';
+import { forkBase, forkOf } from './fork.ts';
 import { nameOf } from './name.ts';
 import type { Site } from './site.ts';
 import { decodeSnapshot } from './snapshot.ts';
 import type { StoredMessage } from './store.ts';
 
 export interface RecoveryInput {
-  readonly site: Pick<Site, 'journal' | 'snapshots' | 'ulids' | 'log' | 'host' | 'clock'>;
+  readonly site: Pick<Site, 'journal' | 'snapshots' | 'ulids' | 'log' | 'host' | 'clock' | 'partitions'>;
   readonly actor: { readonly compiled: Compiled; readonly self: ActorAddress; readonly partition: number; readonly epoch: number };
   /** After a failed activation: fold first, append then, so that retries do not grow a journal that cannot be read. */
   readonly careful: boolean;
@@ -35,6 +36,12 @@ export interface RecoveryInput {
 
 const epochEvent = (input: RecoveryInput, floor: string): StoredEvent =>
   ({ id: input.site.ulids.after(floor), k: runtimeKinds.epoch, d: { host: input.site.host } });
+
+/** A fork begins with the past of its origin. */
+const begin = async ({ site, actor: { compiled, self } }: RecoveryInput, core: Core, first: Commit): Promise<void> => {
+  const origin = forkOf(first);
+  if (origin !== undefined) core.state = (await forkBase(site, compiled, self, origin)).state;
+};
 
 const foldMessage = ({ compiled, self }: RecoveryInput['actor'], core: Core, message: StoredMessage, commit: Commit): void =>
   foldCommit(compiled, core, commit, message.seq, hashOf(message.data), self);
@@ -48,9 +55,14 @@ const foldUpTo = async (input: RecoveryInput, core: Core, last: StoredMessage, l
   if (lastCommit.p > core.seq) {
     const subject = journalSubject(input.actor.partition, input.actor.self);
     for await (const messages of input.site.journal.read(subject, core.seq, lastCommit.p)) {
-      for (const message of messages) foldMessage(input.actor, core, message, decodeCommit(message.data));
+      for (const message of messages) {
+        const commit = decodeCommit(message.data);
+        if (core.number === 0) await begin(input, core, commit);
+        foldMessage(input.actor, core, message, commit);
+      }
     }
   }
+  if (core.number === 0) await begin(input, core, lastCommit);
   foldMessage(input.actor, core, last, lastCommit);
 };
 

@@ -7,6 +7,7 @@ import type { ActorAddress } from '../../contracts/subjects.ts';
 import { decodeCommit, hashOf } from './commit.ts';
 import { compile } from './compile.ts';
 import type { ActorDefinition } from './define.ts';
+import { forkOf } from './fork.ts';
 import { emptyCore, foldCommit, foldEvent, type Core } from './fold.ts';
 import type { StoredMessage } from './store.ts';
 
@@ -19,6 +20,8 @@ export const replay = (definition: ActorDefinition, self: ActorAddress, messages
   const core = emptyCore(compiled, self);
   for (const message of messages) {
     const commit = decodeCommit(message.data);
+    // Its past is not among these messages.
+    if (core.number === 0 && forkOf(commit) !== undefined) throw coded('journal_unreadable', 'A fork cannot be replayed without its origin.');
     if (upTo === undefined || commit.n + commit.ev.length - 1 <= upTo) {
       foldCommit(compiled, core, commit, message.seq, hashOf(message.data), self);
       continue;

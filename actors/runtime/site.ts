@@ -46,6 +46,7 @@ export interface Resident extends Parked {
 
 export interface Site {
   readonly host: string;
+  readonly partitions: number;
   readonly journal: Journal;
   readonly snapshots: LastValue;
   readonly reminders: ReminderIndex;

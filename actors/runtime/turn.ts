@@ -14,6 +14,7 @@ import type { ActorAddress } from '../../contracts/subjects.ts';
 import type { Compiled } from './compile.ts';
 import type { ErasedTurn } from './define.ts';
 import { earliest, foldRuntime, type Core } from './fold.ts';
+import type { ForkBase } from './fork.ts';
 import type { Ulids } from './ulid.ts';
 
 /** Name of the runtime's own effect that sends a durable tell. */
@@ -154,6 +155,14 @@ export class ActiveTurn implements ErasedTurn {
   /** For the engine: an event of the runtime. */
   record(kind: string, d: Readonly<Record<string, unknown>>): void {
     this.#push({ id: this.newId(), k: kind, v: undefined, t: this.#stamp, d });
+  }
+
+  /** For the engine: the actor's life begins here, as a fork. */
+  fork({ key, number, state, id }: ForkBase): void {
+    this.state = state;
+    this.#running = this.#compiled.feed && this.#compiled.spec.running(state);
+    if (id > this.#id) this.#id = id;
+    this.record(runtimeKinds.forked, { key, number });
   }
 
   /** For the engine: the turn is over; every further use is a bug. */

@@ -62,6 +62,8 @@ export class Writer {
   #busy = false;
   /** The reminder index has to be compared with (or written as) what was committed. */
   #index: 'check' | 'write' | undefined = undefined;
+  /** The first commit of its life has not begun. */
+  #unopened = false;
   /** The earliest committed reminder, Unix milliseconds. */
   #due: number | undefined;
 
@@ -75,6 +77,7 @@ export class Writer {
     // A former owner may have written late (reminders.ts M3).
     if (this.#due !== undefined) this.#index = 'write';
     if (opening === undefined) return;
+    this.#unopened = true;
     const part = encodeEvents([opening]);
     this.#open = new Batch(core);
     this.#open.add(part, Buffer.byteLength(part));
@@ -86,6 +89,11 @@ export class Writer {
   /** Whether a turn may run now (W1). */
   get room(): boolean {
     return this.#sealed === undefined && this.#open?.full !== true;
+  }
+
+  /** Nothing was ever journaled of the actor's life, and no turn waits to be. */
+  get fresh(): boolean {
+    return this.#unopened && this.#open?.turns === 0;
   }
 
   /** Nothing is under way and nothing waits for a commit. */
@@ -192,6 +200,7 @@ export class Writer {
       site.park(this.#owner);
       return;
     }
+    this.#unopened = false;
     if (batch === this.#sealed) this.#sealed = undefined;
     else this.#open = undefined;
     this.#inflight = batch;
