@@ -40,6 +40,27 @@ export const sweepUploads = async (options: SweepOptions): Promise<number> => {
   return swept;
 };
 
+/** Looks now and every `limits.blobSweepMs`, in the background; what fails is logged and tried again the next time. */
+export const startSweeps = (options: Omit<SweepOptions, 'signal'>): { close(): void } => {
+  const ending = new AbortController();
+  const look = (): void => {
+    sweepUploads({ ...options, signal: ending.signal }).then((swept) => {
+      if (swept > 0) options.log.info({ swept }, 'uploads that nobody ended were erased');
+    }, (error: unknown) => {
+      if (!ending.signal.aborted) options.log.warn({ err: error }, 'uploads that nobody ended could not be looked for');
+    });
+  };
+  const timer = setInterval(look, limits.blobSweepMs);
+  timer.unref();
+  look();
+  return {
+    close: () => {
+      ending.abort();
+      clearInterval(timer);
+    },
+  };
+};
+
 /** False: another look was faster, or it goes on. */
 const sweepOne = async (lean: Lean, subject: string, before: number): Promise<boolean> => {
   const [org, deployment, , upload] = subject.split('.').slice(3).map(decodeToken);

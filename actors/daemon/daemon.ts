@@ -18,6 +18,9 @@ import { coded, CodedError } from '../../contracts/errors.ts';
 import { limits } from '../../contracts/limits.ts';
 import type { Blobs } from '../blobs/blobs.ts';
 import { natsBlobs } from '../blobs/nats.ts';
+import { createBlobStore, type BlobStore } from '../blobs/store.ts';
+import { startSweeps } from '../blobs/sweep.ts';
+import { openZstd } from '../blobs/zstd.ts';
 import { createVault, type Vault } from '../custody/vault.ts';
 import { createWebauthn } from '../custody/webauthn.ts';
 import { definitions } from '../definitions.ts';
@@ -114,6 +117,8 @@ export const startDaemon = async (options: DaemonOptions): Promise<Daemon> => {
 
     // 3 definitions
     const blobs = await natsBlobs(nc);
+    const uploads = new Ulids(Date.now);
+    const deploymentBlobs = createBlobStore({ lean: stores.lean, zstd: await openZstd(), newUlid: () => uploads.next(), log });
     const registry = registryOf(config, secrets);
     const tools = builtinTools({ fetchAllow: config.tools.fetch_allow });
     const chatTools = chosenTools(tools, config.tools.chat);
@@ -140,6 +145,9 @@ export const startDaemon = async (options: DaemonOptions): Promise<Daemon> => {
     // What still waits for an answer then, a projection's read for one, ends.
     void host.closed.then(() => stores.lean.close());
     void host.closed.then(() => outside.close());
+    const sweeps = startSweeps({ lean: stores.lean, now: Date.now, log });
+    undo.push(() => sweeps.close());
+    void host.closed.then(() => sweeps.close());
     const projections = daemonProjections({ config, postgresUrl: secrets.postgresUrl, host, session, organization: typeOf('organization'), completion: typeOf('completion'), log });
     background.projections = projections;
     undo.push(() => projections?.close());
@@ -169,7 +177,7 @@ export const startDaemon = async (options: DaemonOptions): Promise<Daemon> => {
     const tails = { journal: stores.journal, feed: stores.feed, partitions: config.partitions };
     const payments = { processor, enabled: options.checkoutEnabled === true };
     const vault = createVault(secrets.masterKey);
-    const served = await platformOf({ config, secrets, log, host, projections, tails, blobs, registry, vault, chatTools, payments });
+    const served = await platformOf({ config, secrets, log, host, projections, tails, blobs, deploymentBlobs, registry, vault, chatTools, payments });
     const { platform, deployments } = served ?? {};
     const request = createServe({
       capabilities: admission, actors, log, platform: platform?.serve, deployments: deployments?.serve,
@@ -222,6 +230,7 @@ interface PlatformParts extends Pick<DaemonOptions, 'config' | 'secrets' | 'log'
   readonly projections: Projections | undefined;
   readonly tails: TailSource;
   readonly blobs: Blobs;
+  readonly deploymentBlobs: BlobStore;
   readonly registry: Registry;
   readonly vault: Vault;
   readonly chatTools: Tools;
@@ -234,12 +243,12 @@ interface Served {
 }
 
 /** The platform and the deployments of its organizations. Undefined if none is configured. Throws `bad_request` for a configuration it cannot work with. */
-const platformOf = async ({ config, secrets, log, host, projections, tails, blobs, registry, vault, chatTools, payments }: PlatformParts): Promise<Served | undefined> => {
+const platformOf = async ({ config, secrets, log, host, projections, tails, blobs, deploymentBlobs, registry, vault, chatTools, payments }: PlatformParts): Promise<Served | undefined> => {
   if (config.platform === undefined || secrets.platform === undefined) return undefined;
   if (projections === undefined) throw coded('bad_request', 'platform needs postgres: lists of organizations are read from it.');
   const ulids = new Ulids(Date.now);
   const shared = { actors: host.actors, projections, tails, blobs, log, now: Date.now, newUlid: (): string => ulids.next() };
-  const deployments = createDeployments({ ...shared, registry, vault, defaultId: config.deployments.default_id });
+  const deployments = createDeployments({ ...shared, deploymentBlobs, registry, vault, defaultId: config.deployments.default_id });
   const url = config.deployments.url ?? config.platform.base_url;
   const platform = await createPlatform({
     ...shared, config: config.platform, masterKey: secrets.masterKey, chatTools, payments,

@@ -9,6 +9,7 @@
 import { z } from 'zod';
 import { coded } from '../../contracts/errors.ts';
 import { buckets, encodeToken, storedOf, streams } from '../../contracts/subjects.ts';
+import { eraseBlobsOf } from '../blobs/store.ts';
 import type { Erase } from '../organization/erasure.ts';
 import type { Projections } from '../projections/projections.ts';
 import { deleteSessions } from '../projections/sessions.ts';
@@ -66,6 +67,7 @@ export const createErase = ({ lean, journalStreams, projections }: EraseOptions)
   return async (org, last, signal) => {
     await actors(org, last ? [...erasedTypes, ...erasedLast] : erasedTypes, signal);
     await blobs(org, signal);
+    await eraseBlobsOf(lean, org);
     goOn(signal);
     await projections()?.read(async (sql) => {
       await deleteSessions(sql, org);

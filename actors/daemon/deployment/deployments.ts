@@ -8,6 +8,7 @@ import type { Vault } from '../../custody/vault.ts';
 import type { Answer, Call } from '../link-call.ts';
 import type { AnswerStreams } from '../platform/stream-serve.ts';
 import { agentTokenHandlers } from './agent-token.ts';
+import { blobHandlers } from './blobs.ts';
 import { createDeploymentCallers, deploymentOfAgent } from './callers.ts';
 import { consoleHandlers, type ConsoleHandlers } from './console.ts';
 import type { DeploymentDeps, DeploymentHandlers } from './deps.ts';
@@ -35,6 +36,7 @@ export const createDeployments = (options: DeploymentsOptions): Deployments => {
     agentTokenHandlers({ ...deps, vault }),
     regulationHandlers({ actors, now, deploymentOfAgent: (agentId) => deploymentOfAgent(actors, agentId) }),
     journalHandlers(deps),
+    blobHandlers(deps),
   );
   const callers = createDeploymentCallers({ actors, vault, defaultId, now });
   return {

@@ -2,9 +2,11 @@
 import type { DeploymentCaller } from '../../../contracts/deployment.ts';
 import type { RequestContext } from '../../../contracts/platform.ts';
 import type { Blobs } from '../../blobs/blobs.ts';
+import type { BlobStore } from '../../blobs/store.ts';
 import type { Projections } from '../../projections/projections.ts';
 import type { Registry } from '../../providers/registry.ts';
 import type { Sender } from '../../runtime/message.ts';
+import type { Upcast } from '../frames.ts';
 import type { Log } from '../log.ts';
 import type { PlatformResult } from '../platform/serve.ts';
 import type { StreamAnswer } from '../platform/stream-answer.ts';
@@ -39,7 +41,11 @@ export interface DeploymentDeps {
   readonly actors: Pick<Sender, 'ask'>;
   readonly registry: Registry;
   readonly tails: TailSource;
+  /** Attachments of chats. */
   readonly blobs: Pick<Blobs, 'put' | 'get'>;
+  readonly deploymentBlobs: BlobStore;
+  /** Of sessions' events. */
+  readonly upcast: Upcast;
   readonly projections: Projections;
   readonly log: Log;
   /** Unix milliseconds. */
