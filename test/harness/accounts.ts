@@ -131,19 +131,22 @@ export const startAccounts = async (scope: TestScope, options: { readonly count?
     const { access_token: accessToken } = got(await call('session_token', { token: cookie, csrf }), 200, tokenAnswer);
     return { email, userId: user.id, cookie, csrf, accessToken };
   };
-  const reached = (daemon: number): Promise<void> => new Promise((resolve) => {
+  const until = (link: Link, count: () => number): Promise<void> => new Promise((resolve) => {
+    const look = (connected: number): void => {
+      if (connected < count()) return;
+      stop();
+      resolve();
+    };
+    const stop = link.onState(({ connected }) => look(connected));
+    look(link.state().connected);
+  });
+  const reached = async (daemon: number): Promise<void> => {
     const link = each[daemon];
     assert.ok(link !== undefined);
-    const stop = link.onState(({ connected }) => {
-      if (connected === 0) return;
-      stop();
-      resolve();
-    });
-    if (link.state().connected > 0) {
-      stop();
-      resolve();
-    }
-  });
+    await until(link, () => 1);
+    // Calls that name no daemon go over a link of their own.
+    await until(all, () => daemons.daemons.filter(({ running }) => running).length);
+  };
   return {
     ...daemons, baseUrl, reached, outbox, postgres, signingKeyPem, publicKeyPem: keys.publicKey.export({ type: 'spki', format: 'pem' }).toString(), call, code, signUp,
     apiToken: async ({ cookie, csrf }) => {
