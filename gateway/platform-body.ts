@@ -2,13 +2,16 @@
  * Query and body of a platform request, checked with the route's schema.
  *
  * Guarantees: what goes on has only fields the schema names, and passed it; a field or query name given twice is refused, since either could
- * be meant; whatever is wrong has the one code `validation_error` (interface 7.1), its first place as `field` and `constraint`, all (up to
- * eight) in `issues`. Values go on as they came: the daemon reads them with the same schema. A raw body goes on unread, in base64.
+ * be meant (in JSON at any depth, but not in the larger bodies of chat: their clients write them by machine); whatever is wrong has the one
+ * code `validation_error` (interface 7.1), its first place as `field` and `constraint`, all (up to eight) in `issues`. Values go on as they
+ * came: the daemon reads them with the same schema. A raw body goes on unread, in base64.
  */
 import { z } from 'zod';
 import { coded, type CodedError } from '../contracts/errors.ts';
+import { limits } from '../contracts/limits.ts';
 import type { EnvelopeRoute } from '../contracts/platform-routes.ts';
 import { formType } from './platform-request.ts';
+import { repeatedKey } from './repeated-key.ts';
 
 const refusal = (issues: readonly { readonly field: string; readonly constraint: string }[]): CodedError =>
   coded('validation_error', undefined, { details: { ...issues[0], issues } });
@@ -55,12 +58,17 @@ const utf8 = (bytes: Uint8Array): string => {
   }
 };
 
-const parseJson = (text: string): unknown => {
+/** `strict`: a name given twice is refused, too. */
+const parseJson = (text: string, strict: boolean): unknown => {
+  let value: unknown;
   try {
-    return JSON.parse(text);
+    value = JSON.parse(text);
   } catch {
     throw wrong('', 'the body is not JSON');
   }
+  const twice = strict ? repeatedKey(text) : undefined;
+  if (twice !== undefined) throw wrong(twice, 'given more than once in the body');
+  return value;
 };
 
 /** The form's fields, `csrf` apart; a form is read before it is checked, so that a page can show it again. */
@@ -80,6 +88,6 @@ export const readPlatformBody = (route: EnvelopeRoute, contentType: string, byte
   if (contentType !== '' && contentType !== 'application/json') {
     throw wrong('content-type', `must be application/json${route.form === true ? ` or ${formType}` : ''}`);
   }
-  const value = bytes.length === 0 && contentType === '' ? {} : parseJson(utf8(bytes));
+  const value = bytes.length === 0 && contentType === '' ? {} : parseJson(utf8(bytes), route.bodyMaxBytes <= limits.bodyMaxBytes);
   return { body: checkInput(route.body, value), fields: {}, csrf: '' };
 };

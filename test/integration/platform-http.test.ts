@@ -79,8 +79,8 @@ describe('platform http', () => {
       if (route.form !== true || route.path.startsWith('/api')) assert.match(route.path, /^\/(api\/(?!v\d)|api\/v1\/(chat\/|models)|\.well-known\/)/);
       const body = bodies.get(route.id);
       // A route that has no example here shows by its refusal that it is served.
-      const without = route.body !== undefined && body === undefined;
-      const query = queries.get(route.id) ?? (route.query !== undefined && route.path.startsWith('/api/organization') ? `?orgId=${orgId}` : '');
+      const without = route.body !== undefined && route.raw !== true && body === undefined;
+      const query = queries.get(route.id) ?? (route.query !== undefined && /^\/api\/(organization|deployments)/.test(route.path) ? `?orgId=${orgId}` : '');
       const { reply, reached } = await call(`${route.path}${query}`, {
         method: route.method, token, headers: { cookie: '__Host-troupe=abc.def', accept: 'application/json' }, ...(without ? { body: [] } : body === undefined ? {} : { body }),
       }, (one) => one.answer(Number(Object.keys(route.answers)[0]), {}));
@@ -157,6 +157,25 @@ describe('platform http', () => {
     assert.equal(noType.reply.status, 202, noType.reply.text);
     const nothing = await post(authRoutes.signout.path, '', { headers: { 'content-type': '', cookie: '__Host-troupe=abc.def' } });
     assert.equal(nothing.reply.status, 200, nothing.reply.text);
+  });
+
+  test('platform http - a name that stands twice in a JSON body is refused, at any depth and however it is written', async () => {
+    const path = authRoutes.emailStart.path;
+    const twice = (name: string): { field: string; constraint: string } => ({ field: name, constraint: 'given more than once in the body' });
+    for (const [text, name] of [
+      ['{"email":"a@example.com","email":"b@example.com"}', 'email'], ['{"email":"a@example.com", "\\u0065mail" :"b@example.com"}', 'email'],
+      ['{"email":{"x":[{"y":1},{"y":1,"y":2}]}}', 'y'], ['{"email":"a@example.com","return_to":"/","return_to":"/"}', 'return_to'],
+    ] as const) {
+      const { reply, reached } = await post(path, text);
+      assert.deepEqual(fails(reply, 422, 'validation_error'), { ...twice(name), issues: [twice(name)] }, text);
+      assert.deepEqual(reached, []);
+    }
+    const update = await call(organizationRoutes.updateOrganization.path, { method: 'PATCH', token, body: `{"orgId":"${orgId}","name":"a","name":"b"}` });
+    fails(update.reply, 400, 'validation_error');
+    const oauth = await post(authRoutes.refresh.path, '{"refresh_token":"a","refresh_token":"b"}');
+    assert.deepEqual([oauth.reply.status, Object(oauth.reply.json).error], [400, 'invalid_request']);
+    // The same name in two objects, or as a value, is none.
+    assert.equal((await call(organizationRoutes.updateOrganization.path, { method: 'PATCH', token, body: `{"orgId":"${orgId}","name":"name","settings":{"defaultModel":"name"}}` })).reply.status, 200);
   });
 
   test('platform http - a bad value at an organization endpoint is validation_error with status 400 [ERR-007]', async () => {
