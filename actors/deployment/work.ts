@@ -58,14 +58,15 @@ export const workOn = (turn: DeploymentTurn): void => {
 };
 
 /** Its names are found by whoever knows only the deployment's or the agent's id. */
-const settle = async ({ self, ask }: EffectContext<DeploymentState>, agent: string): Promise<WorkOutput> => {
+const settle = async (context: EffectContext<DeploymentState>, agent: string): Promise<WorkOutput> => {
+  const { self } = context;
   const names = [['deployment', self.key, self.org], ['agent', agent, agentHolder(self.org, self.key)]] as const;
   for (const [kind, text, holder] of names) {
-    const { mine } = nameCommands.claim.output.parse(await ask(nameAddress(kind, text), 'claim', { holder }, kind));
+    const { mine } = nameCommands.claim.output.parse(await context.ask(nameAddress(kind, text), 'claim', { holder }, kind));
     if (!mine) return { refused: 'conflict' };
   }
   try {
-    const { managed } = organizationCommands.confirm_deployment.output.parse(await ask(organizationOf(self.org), 'confirm_deployment', { id: self.key }, 'confirm'));
+    const { managed } = organizationCommands.confirm_deployment.output.parse(await context.ask(organizationOf(self.org), 'confirm_deployment', { id: self.key }, 'confirm'));
     return { managed };
   } catch (error) {
     if (error instanceof CodedError && error.code === 'not_found') return { refused: error.code };
