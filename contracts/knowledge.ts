@@ -56,7 +56,8 @@ export const knowledgeDocument = z.strictObject({
   hash: contentHash, size: z.int().nonnegative(), content: z.string(),
 });
 
-const whole = (most: number) => z.string().regex(/^[1-9]\d{0,5}$/, { error: 'must be a whole number above 0' }).transform(Number)
+// Parsed at the link and again by the handler, which holds it as unknown: a number passes as it is.
+const whole = (most: number) => z.union([z.string().regex(/^[1-9]\d{0,5}$/).transform(Number), z.int().positive()], { error: 'must be a whole number above 0' })
   .refine((n) => n <= most, { error: `must be at most ${most}` });
 
 export const searchQuery = z.strictObject({

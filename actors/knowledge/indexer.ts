@@ -15,6 +15,8 @@ export interface Indexer {
   ask<Op extends ThreadOp>(op: Op, input: ThreadAsks[Op]['input'], transfer?: readonly ArrayBuffer[]): Promise<ThreadAsks[Op]['output']>;
   /** Changes whenever what the thread held is lost. */
   readonly generation: number;
+  /** Ends the thread and what it holds; the next ask begins another. */
+  end(why: unknown): Promise<void>;
   close(): Promise<void>;
 }
 
@@ -91,6 +93,11 @@ export const createIndexer = ({ log, askMs = limits.knowledgeAskMs }: IndexerOpt
   return {
     ask,
     get generation() { return generation; },
+    end: async (why) => {
+      const ended = thread;
+      if (ended !== undefined) end(ended, why);
+      await ended?.terminate();
+    },
     close: async () => {
       closed = true;
       const ended = thread;

@@ -21,7 +21,7 @@ export const organizationId = 'org_01jd0000000000000000000000';
 export const deploymentId = 'dep_01jd0000000000000000000000';
 
 /** Counts what is read and written of a shelf. */
-const counted = (shelf: Shelf, counts: { reads: number; saves: number; drops: string[] }): Shelf => ({
+const counted = (shelf: Shelf, counts: { reads: number; saves: number; drops: string[] }, onSave: () => void): Shelf => ({
   put: (ref, bytes) => shelf.put(ref, bytes),
   get: async (ref) => {
     counts.reads += 1;
@@ -34,6 +34,7 @@ const counted = (shelf: Shelf, counts: { reads: number; saves: number; drops: st
   save: async (bytes) => {
     await shelf.save(bytes);
     counts.saves += 1;
+    onSave();
   },
   load: () => shelf.load(),
 });
@@ -48,6 +49,8 @@ export interface TestKnowledge {
   readonly indexer: Indexer;
   readonly counts: { reads: number; saves: number; drops: string[] };
   readonly log: ReturnType<typeof recorder>;
+  /** Resolves when it has written a snapshot. */
+  readonly saved: Promise<void>;
   /** Calls a route as its deployment, body and query through the route's schemas. */
   call(id: string, input?: { readonly query?: unknown; readonly body?: unknown; readonly params?: readonly string[]; readonly caller?: Partial<DeploymentCaller> }): Promise<Asked>;
   readonly markdown: ReturnType<typeof createMarkdownIndexing>;
@@ -80,16 +83,17 @@ export const knowledgeWorld = (): KnowledgeWorld => {
     },
     start: ({ askMs, ...options } = {}) => {
       const log = recorder();
+      const saved = Promise.withResolvers<void>();
       const counts = { reads: 0, saves: 0, drops: [] as string[] };
       const indexer = createIndexer({ log, ...(askMs === undefined ? {} : { askMs }) });
-      const own: Shelves = (org, dep) => counted(shelves(org, dep), counts);
+      const own: Shelves = (org, dep) => counted(shelves(org, dep), counts, () => saved.resolve());
       const reader = createKnowledgeReader({ journal, partitions, shelves: own, indexer, log, ...options });
       const deps: KnowledgeHandlersDeps = {
         actors: { ask: (message) => host.engine.deliver({ ...message, principal: system }) }, log, newUlid: () => ulids.next(), reader, shelves: own,
       };
       const handlers: DeploymentHandlers = knowledgeHandlers(deps);
       return {
-        reader, indexer, counts, log, markdown: createMarkdownIndexing(createIndexing(deps)),
+        reader, indexer, counts, log, saved: saved.promise, markdown: createMarkdownIndexing(createIndexing(deps)),
         call: async (id, { query, body, params, caller } = {}) => {
           const route = deploymentRouteList.find((one) => one.id === id);
           const handler = handlers.plain?.[id];
