@@ -6,7 +6,7 @@ export const runtimeLimits = {
   sessionTurnsKept: 128,
   /** Events of one answer unless asked for otherwise, and at most; bytes of one answer, beyond which it holds fewer. */
   sessionEventsUsual: 256,
-  sessionEventsMax: 1_000,
+  sessionEventsMax: 10_000,
   sessionEventsMaxBytes: 4 * 1024 * 1024,
   /** Sessions of a deployment in one answer unless asked for otherwise, and at most. */
   deploymentSessionsUsual: 100,

@@ -36,7 +36,7 @@ import { connectNats } from '../runtime/nats/connect.ts';
 import { checkServer } from '../runtime/nats/server.ts';
 import { createNatsStores } from '../runtime/nats/stores.ts';
 import { ensureStreams } from '../runtime/nats/streams.ts';
-import { builtinTools, chosenTools, type Tools } from '../tools/index.ts';
+import { builtinTools, chosenTools, deploymentTools, type Tools } from '../tools/index.ts';
 import { createAdmission } from './admission.ts';
 import { askAllowance, createAllowances } from './allowances.ts';
 import { createCapabilities } from './capability.ts';
@@ -45,6 +45,7 @@ import { custodyHandlers } from './custody.ts';
 import { createDeployments, type Deployments } from './deployment/deployments.ts';
 import { createRemains } from './deployment/remains.ts';
 import { createErase } from './erase.ts';
+import type { Upcast } from './frames.ts';
 import { daemonHandlers } from './handlers.ts';
 import { createHub, type Hub } from './hub.ts';
 import { createLinkServer, type LinkServer } from './link.ts';
@@ -130,7 +131,7 @@ export const startDaemon = async (options: DaemonOptions): Promise<Daemon> => {
     const processor = await createProcessor({ billing: config.billing, secrets: secrets.stripe, log, now: Date.now });
     const outside = openOutside({ config, secrets, log, erase, remains, processor });
     undo.push(() => outside.close());
-    const own = definitions({ registry, tools, chatTools, blobs, idleMs: config.session_idle_ms, platform: config.platform === undefined ? undefined : outside.deps });
+    const own = definitions({ registry, tools, deploymentTools: deploymentTools(tools), chatTools, blobs, idleMs: config.session_idle_ms, platform: config.platform === undefined ? undefined : outside.deps });
     const types = [...own.filter(({ type }) => !further.some((definition) => definition.type === type)), ...further];
     const typeOf = (name: string): ActorDefinition | undefined => types.find(({ type }) => type === name);
     const session = typeOf('session');
@@ -155,9 +156,10 @@ export const startDaemon = async (options: DaemonOptions): Promise<Daemon> => {
 
     // 5 hub and link
     const { actors } = host;
+    const upcast: Upcast = session === undefined ? (event) => event.d : upcastBy(session.spec);
     const hub = createHub({
       journal: stores.journal, feed: stores.feed, partitions: config.partitions, log,
-      ...(session === undefined ? {} : { upcast: upcastBy(session.spec) }),
+      upcast,
       askActor: async (address, sub) => {
         try {
           await actors.ask({ address, command: 'describe', input: { user_id: sub }, principal: { kind: 'user', sub, org: address.org, scopes: [] } });
@@ -177,7 +179,7 @@ export const startDaemon = async (options: DaemonOptions): Promise<Daemon> => {
     const tails = { journal: stores.journal, feed: stores.feed, partitions: config.partitions };
     const payments = { processor, enabled: options.checkoutEnabled === true };
     const vault = createVault(secrets.masterKey);
-    const served = await platformOf({ config, secrets, log, host, projections, tails, blobs, deploymentBlobs, registry, vault, chatTools, payments });
+    const served = await platformOf({ config, secrets, log, host, projections, tails, blobs, deploymentBlobs, registry, upcast, vault, chatTools, payments });
     const { platform, deployments } = served ?? {};
     const request = createServe({
       capabilities: admission, actors, log, platform: platform?.serve, deployments: deployments?.serve,
@@ -232,6 +234,7 @@ interface PlatformParts extends Pick<DaemonOptions, 'config' | 'secrets' | 'log'
   readonly blobs: Blobs;
   readonly deploymentBlobs: BlobStore;
   readonly registry: Registry;
+  readonly upcast: Upcast;
   readonly vault: Vault;
   readonly chatTools: Tools;
   readonly payments: PaymentOptions;
@@ -243,12 +246,12 @@ interface Served {
 }
 
 /** The platform and the deployments of its organizations. Undefined if none is configured. Throws `bad_request` for a configuration it cannot work with. */
-const platformOf = async ({ config, secrets, log, host, projections, tails, blobs, deploymentBlobs, registry, vault, chatTools, payments }: PlatformParts): Promise<Served | undefined> => {
+const platformOf = async ({ config, secrets, log, host, projections, tails, blobs, deploymentBlobs, registry, upcast, vault, chatTools, payments }: PlatformParts): Promise<Served | undefined> => {
   if (config.platform === undefined || secrets.platform === undefined) return undefined;
   if (projections === undefined) throw coded('bad_request', 'platform needs postgres: lists of organizations are read from it.');
   const ulids = new Ulids(Date.now);
   const shared = { actors: host.actors, projections, tails, blobs, log, now: Date.now, newUlid: (): string => ulids.next() };
-  const deployments = createDeployments({ ...shared, deploymentBlobs, registry, vault, defaultId: config.deployments.default_id });
+  const deployments = createDeployments({ ...shared, deploymentBlobs, registry, upcast, vault, defaultId: config.deployments.default_id });
   const url = config.deployments.url ?? config.platform.base_url;
   const platform = await createPlatform({
     ...shared, config: config.platform, masterKey: secrets.masterKey, chatTools, payments,

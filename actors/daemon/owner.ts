@@ -6,7 +6,7 @@
  */
 import { LRUCache } from 'lru-cache';
 import { limits } from '../../contracts/limits.ts';
-import { sessionEvents } from '../../contracts/session.ts';
+import { sessionEvents, type SessionDeployment } from '../../contracts/session.ts';
 import { addressTokens, type ActorAddress } from '../../contracts/subjects.ts';
 import { decodeCommit } from '../runtime/commit.ts';
 import type { Journal } from '../runtime/store.ts';
@@ -26,45 +26,45 @@ export interface OwnersOptions {
 const anybody = Symbol('anybody');
 type Owner = string | typeof anybody;
 
-/** What the first commits say: the owner's user id, that nobody made it, or that the beginning is gone. */
-type Found = { readonly name: 'owner'; readonly owner: Owner } | { readonly name: 'nobody' } | { readonly name: 'trimmed' };
+/** What the first commits say: what made the session, that nobody made it, or that the beginning is gone. */
+export type Found = { readonly name: 'made'; readonly user_id: string; readonly deployment?: SessionDeployment | undefined } | { readonly name: 'nobody' } | { readonly name: 'trimmed' };
 
 const creation = sessionEvents.SessionCreated.pick({ user_id: true, deployment: true }).loose();
+
+/** The beginning of a session's journal. Throws `journal_unavailable`. */
+export const findCreation = async (journal: Pick<Journal, 'firstFrom'>, subject: string): Promise<Found> => {
+  let from = 0;
+  // The first commits may hold only the records of activations that ended before the session was made.
+  for (let commits = 0; commits < limits.hubCreationCommitsMax; commits++) {
+    const message = await journal.firstFrom(subject, from);
+    if (message === undefined) return { name: 'nobody' };
+    const commit = decodeCommit(message.data);
+    const created = commit.ev.find((event) => event.k === 'SessionCreated');
+    if (created !== undefined) return { name: 'made', ...creation.parse(created.d) };
+    if (commits === 0 && commit.n > 1) return { name: 'trimmed' };
+    from = message.seq + 1;
+  }
+  return { name: 'nobody' };
+};
 
 export const createOwners = ({ journal, askActor }: OwnersOptions): Owners => {
   const remembered = new LRUCache<string, { readonly owner: Owner }>({ max: limits.hubOwnersMax });
   const isOf = (owner: Owner, sub: string): boolean => owner === anybody || owner === sub;
-
-  const find = async (subject: string): Promise<Found> => {
-    let from = 0;
-    // The first commits may hold only the records of activations that ended before the session was made.
-    for (let commits = 0; commits < limits.hubCreationCommitsMax; commits++) {
-      const message = await journal.firstFrom(subject, from);
-      if (message === undefined) return { name: 'nobody' };
-      const commit = decodeCommit(message.data);
-      const created = commit.ev.find((event) => event.k === 'SessionCreated');
-      if (created !== undefined) {
-        const { user_id: owner, deployment } = creation.parse(created.d);
-        return { name: 'owner', owner: deployment === undefined ? owner : anybody };
-      }
-      if (commits === 0 && commit.n > 1) return { name: 'trimmed' };
-      from = message.seq + 1;
-    }
-    return { name: 'nobody' };
-  };
 
   return {
     owns: async (address, subject, sub) => {
       const key = addressTokens(address);
       const known = remembered.get(key);
       if (known !== undefined) return isOf(known.owner, sub);
-      const found = await find(subject);
+      const found = await findCreation(journal, subject);
       switch (found.name) {
         case 'nobody':
           return false;
-        case 'owner':
-          remembered.set(key, { owner: found.owner });
-          return isOf(found.owner, sub);
+        case 'made': {
+          const owner = found.deployment === undefined ? found.user_id : anybody;
+          remembered.set(key, { owner });
+          return isOf(owner, sub);
+        }
         case 'trimmed':
           // Not remembered: whether it is this user's or a deployment's remains unknown.
           return (await askActor?.(address, sub)) ?? false;

@@ -1,9 +1,10 @@
 /**
- * The reader of the projection `sessions`: a user's own sessions, newest first, page by page.
+ * The readers of the projection `sessions`: a user's own sessions, or those of a deployment, newest first, page by page.
  *
- * Guarantee: only rows of that organization and that user, whatever the cursor says. Pages are by key (created, sid), which
+ * Guarantee: only rows of that organization and that user or deployment, whatever the cursor says. Pages are by key (created, sid), which
  * never change: a session made meanwhile neither repeats nor hides another.
  */
+import type { RuntimeSession } from '../../contracts/runtime-routes.ts';
 import type { SessionSummary } from '../../contracts/session.ts';
 import { coded } from '../../contracts/errors.ts';
 import { decodeToken, encodeToken } from '../../contracts/subjects.ts';
@@ -28,10 +29,10 @@ const cursorForm = /^(\d{1,15})\.([A-Za-z0-9_=-]+)$/;
 
 const encodeCursor = (row: Pick<SessionRow, 'created_at' | 'sid'>): string => Buffer.from(`${row.created_at.getTime()}.${row.sid}`).toString('base64url');
 
-const decodeCursor = (cursor: string): { readonly at: Date; readonly sid: string } => {
+const decodeCursor = (cursor: string, code: 'bad_request' | 'invalid_argument' = 'bad_request'): { readonly at: Date; readonly sid: string } => {
   const [, ms, sid] = cursorForm.exec(Buffer.from(cursor, 'base64url').toString('latin1')) ?? [];
   const at = new Date(Number(ms));
-  if (sid === undefined || Number.isNaN(at.getTime())) throw coded('bad_request', 'The cursor is not one of a list before.');
+  if (sid === undefined || Number.isNaN(at.getTime())) throw coded(code, 'The cursor is not one of a list before.');
   return { at, sid };
 };
 
@@ -56,4 +57,32 @@ export const listSessions = async (sql: Sql, { org, userId, limit, cursor }: Ses
   const page = rows.slice(0, limit);
   const last = page.at(-1);
   return { sessions: page.map(summaryOf), nextCursor: rows.length > limit && last !== undefined ? encodeCursor(last) : null };
+};
+
+export interface DeploymentSessionPage {
+  readonly sessions: readonly RuntimeSession[];
+  readonly nextCursor: string | null;
+}
+
+type Counted = Pick<SessionRow, 'sid' | 'created_at' | 'last_event_at'> & { readonly session_id: string; readonly branch: string; readonly event_count: string };
+
+/** `limit`: 1 to `limits.deploymentSessionsMax`. Throws `invalid_argument` (cursor), `upstream_unavailable`. */
+export const listDeploymentSessions = async (
+  sql: Sql, { org, deploymentId, limit, cursor }: { readonly org: string; readonly deploymentId: string; readonly limit: number; readonly cursor?: string | undefined },
+): Promise<DeploymentSessionPage> => {
+  const after = cursor === undefined ? undefined : decodeCursor(cursor, 'invalid_argument');
+  const rows = await answered(sql<Counted[]>`
+    select sid, session_id, branch, event_count, created_at, last_event_at
+    from troupe.sessions
+    where org = ${encodeToken(org)} and deployment_id = ${deploymentId}
+      ${after === undefined ? sql`` : sql`and (created_at, sid) < (${after.at}, ${after.sid})`}
+    order by created_at desc, sid desc limit ${limit + 1}`);
+  const page = rows.slice(0, limit);
+  const last = page.at(-1);
+  return {
+    sessions: page.map((row) => ({
+      id: row.session_id, branch: row.branch, event_count: Number(row.event_count), created_at: row.created_at.toISOString(), last_event_at: row.last_event_at.toISOString(),
+    })),
+    nextCursor: rows.length > limit && last !== undefined ? encodeCursor(last) : null,
+  };
 };

@@ -7,7 +7,7 @@
  */
 import type { z } from 'zod';
 import type { StoredEvent } from '../../contracts/event.ts';
-import { sessionEvents, type SessionSummary } from '../../contracts/session.ts';
+import { isClientKind, sessionEvents, type SessionSummary } from '../../contracts/session.ts';
 import { encodeToken } from '../../contracts/subjects.ts';
 import { isId } from '../../contracts/validate.ts';
 import type { ProjectedCommit, Projection } from './projection.ts';
@@ -23,6 +23,12 @@ export interface SessionRow {
   readonly label: string | null;
   readonly model: string;
   readonly agent_id: string;
+  /** Of a deployment's session: the deployment, and its client's names for the session. */
+  readonly deployment_id: string | null;
+  readonly session_id: string | null;
+  readonly branch: string | null;
+  /** Events that a deployment's clients see. */
+  readonly event_count: number;
   readonly created_at: Date;
   readonly last_event_at: Date;
   readonly state: SessionSummary['state'];
@@ -60,7 +66,8 @@ const created = (at: Date, key: Pick<SessionRow, 'org' | 'sid'>, payload: Readon
   if (!isId(event.user_id)) return undefined;
   return {
     ...key, user_id: event.user_id, project_id: shown(event.project_id), label: event.label === null ? null : shown(event.label), model: shown(event.model),
-    agent_id: shown(event.agent_id), created_at: at, last_event_at: at, state: 'idle', turns: 0, ended: 0, completed: 0, errored: 0, service_days: 0, last_service_day: -1,
+    agent_id: shown(event.agent_id), deployment_id: event.deployment?.id ?? null, session_id: event.deployment?.session_id ?? null, branch: event.deployment?.branch ?? null, event_count: 1,
+    created_at: at, last_event_at: at, state: 'idle', turns: 0, ended: 0, completed: 0, errored: 0, service_days: 0, last_service_day: -1,
     input_tokens: 0, output_tokens: 0, cost_cents: 0, run_id: null, waiting: 0,
   };
 };
@@ -114,15 +121,15 @@ export const foldSession = (
   if (event.k === 'SessionCreated') return row ?? created(time, key, upcast(event));
   if (row === undefined) return undefined;
   const next = changed(row, event, at, upcast);
-  return { ...next, last_event_at: time > row.last_event_at ? time : row.last_event_at };
+  return { ...next, event_count: row.event_count + (isClientKind(event.k) ? 1 : 0), last_event_at: time > row.last_event_at ? time : row.last_event_at };
 };
 
 /** Postgres gives bigint as text. */
-type Counted = 'turns' | 'ended' | 'completed' | 'errored' | 'service_days' | 'last_service_day' | 'input_tokens' | 'output_tokens' | 'cost_cents' | 'waiting';
+type Counted = 'event_count' | 'turns' | 'ended' | 'completed' | 'errored' | 'service_days' | 'last_service_day' | 'input_tokens' | 'output_tokens' | 'cost_cents' | 'waiting';
 type StoredRow = Omit<SessionRow, Counted> & Readonly<Record<Counted, string>>;
 
 const rowOf = (row: StoredRow): SessionRow => ({
-  ...row, turns: Number(row.turns), ended: Number(row.ended), completed: Number(row.completed), errored: Number(row.errored),
+  ...row, event_count: Number(row.event_count), turns: Number(row.turns), ended: Number(row.ended), completed: Number(row.completed), errored: Number(row.errored),
   service_days: Number(row.service_days), last_service_day: Number(row.last_service_day), input_tokens: Number(row.input_tokens), output_tokens: Number(row.output_tokens),
   cost_cents: Number(row.cost_cents), waiting: Number(row.waiting),
 });
@@ -154,9 +161,9 @@ const apply = async (tx: TransactionSql, commits: readonly ProjectedCommit[], up
   const written = [...touched].map((key) => rows.get(key)).filter((row) => row !== undefined);
   if (written.length === 0) return;
   await tx`
-    insert into troupe.sessions ${tx(written, 'org', 'sid', 'user_id', 'project_id', 'label', 'model', 'agent_id', 'created_at', 'last_event_at', 'state', 'turns', 'ended', 'completed', 'errored', 'service_days', 'last_service_day', 'input_tokens', 'output_tokens', 'cost_cents', 'run_id', 'waiting')}
+    insert into troupe.sessions ${tx(written, 'org', 'sid', 'user_id', 'project_id', 'label', 'model', 'agent_id', 'deployment_id', 'session_id', 'branch', 'event_count', 'created_at', 'last_event_at', 'state', 'turns', 'ended', 'completed', 'errored', 'service_days', 'last_service_day', 'input_tokens', 'output_tokens', 'cost_cents', 'run_id', 'waiting')}
     on conflict (org, sid) do update set
-      last_event_at = excluded.last_event_at, state = excluded.state, turns = excluded.turns, ended = excluded.ended, completed = excluded.completed,
+      event_count = excluded.event_count, last_event_at = excluded.last_event_at, state = excluded.state, turns = excluded.turns, ended = excluded.ended, completed = excluded.completed,
       errored = excluded.errored, service_days = excluded.service_days, last_service_day = excluded.last_service_day, input_tokens = excluded.input_tokens,
       output_tokens = excluded.output_tokens, cost_cents = excluded.cost_cents, run_id = excluded.run_id, waiting = excluded.waiting`;
 };

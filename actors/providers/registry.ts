@@ -8,6 +8,8 @@ import type { Provider } from './provider.ts';
 
 export interface RegisteredModel {
   readonly id: string;
+  /** Whose it is. */
+  readonly vendor: ModelEntry['provider'];
   readonly provider: Provider;
   /** The vendor's name of the model. */
   readonly upstream: string;
@@ -33,7 +35,7 @@ export const createRegistry = (models: { readonly default: string; readonly regi
     if (provider === undefined) throw new TypeError(`models.registry: model ${entry.id} needs [providers.${entry.provider}] with an api_key_path`);
     if (byId.has(entry.id)) throw new TypeError(`models.registry: model ${entry.id} is listed twice`);
     byId.set(entry.id, {
-      id: entry.id, provider, upstream: entry.upstream_model ?? entry.id,
+      id: entry.id, vendor: entry.provider, provider, upstream: entry.upstream_model ?? entry.id,
       contextTokens: entry.context_tokens, maxOutputTokens: entry.max_output_tokens, price: priceOf(entry),
     });
   }

@@ -9,8 +9,7 @@ import type { z } from 'zod';
 import { coded } from '../../contracts/errors.ts';
 import { limits } from '../../contracts/limits.ts';
 import type { sessionCommands, SessionMemory, SessionOpening } from '../../contracts/session.ts';
-import type { LoopTurn } from './loop.ts';
-import { startNext, type LoopDeps } from './loop.ts';
+import { startNext, type LoopDeps, type LoopTurn } from './loop.ts';
 import { requireRoom } from './memories.ts';
 import { digestOf, seenIds, type SessionState, type TurnBeginning } from './state.ts';
 
@@ -22,8 +21,9 @@ export const wake = (turn: Pick<LoopTurn, 'state' | 'emit'>): void => {
   if (turn.state.session !== null && !turn.state.awake) turn.emit('SessionResumed', {});
 };
 
-const open = (turn: LoopTurn, { deployment, agent_id, user_id, model }: SessionOpening): void => {
-  turn.emit('SessionCreated', { user_id, project_id: deployment.id, label: null, model, agent_id, created_at_unix: Math.floor(turn.now / 1_000), deployment });
+/** It is the deployment's, whoever spoke first. */
+const open = (turn: LoopTurn, { deployment, agent_id, model }: SessionOpening): void => {
+  turn.emit('SessionCreated', { user_id: deployment.id, project_id: deployment.id, label: null, model, agent_id, created_at_unix: Math.floor(turn.now / 1_000), deployment });
   turn.tell({ org: turn.self.org, type: 'agent', key: agent_id }, 'provision', { user_id: deployment.id, project_id: deployment.id, name: 'Agent' });
 };
 

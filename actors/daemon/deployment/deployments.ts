@@ -13,8 +13,12 @@ import { createDeploymentCallers, deploymentOfAgent } from './callers.ts';
 import { consoleHandlers, type ConsoleHandlers } from './console.ts';
 import type { DeploymentDeps, DeploymentHandlers } from './deps.ts';
 import { journalHandlers } from './journal.ts';
+import { chatHandlers } from './chat.ts';
+import { eventHandlers } from './events.ts';
+import { memoryHandlers } from './memory.ts';
 import { regulationHandlers } from './regulation.ts';
 import { createDeploymentServe, createDeploymentStreams } from './serve.ts';
+import { sessionHandlers } from './sessions.ts';
 
 export interface DeploymentsOptions extends DeploymentDeps {
   readonly vault: Vault;
@@ -36,6 +40,10 @@ export const createDeployments = (options: DeploymentsOptions): Deployments => {
     agentTokenHandlers({ ...deps, vault }),
     regulationHandlers({ actors, now, deploymentOfAgent: (agentId) => deploymentOfAgent(actors, agentId) }),
     journalHandlers(deps),
+    chatHandlers(deps),
+    eventHandlers(deps),
+    sessionHandlers(deps),
+    memoryHandlers(deps),
     blobHandlers(deps),
   );
   const callers = createDeploymentCallers({ actors, vault, defaultId, now });

@@ -112,7 +112,7 @@ export const uiMessageStream = ({ id, model }: Pick<AnswerHead, 'id' | 'model'>,
 };
 
 /** An answer that goes on with the last message (results of its tools came) is that message still, else the library would show two. */
-const messageIdOf = ({ messages }: UiChatRequest, id: string): string => {
+export const messageIdOf = ({ messages }: UiChatRequest, id: string): string => {
   const last = messages.at(-1);
   return last?.role === 'assistant' && last.id !== undefined && last.id !== '' ? last.id : id;
 };
