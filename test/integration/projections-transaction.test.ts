@@ -63,12 +63,9 @@ const table = async (t: TestContext, name: string): Promise<{ readonly sql: Sql;
   return { sql, rows: async () => (await sql<{ n: number }[]>`select n from public.${sql(name)} order by n`).map(({ n }) => n) };
 };
 
-/** Callbacks of the loop until what a lost connection leaves behind would have run: two turns of timers and immediates. */
+/** Turns of the event loop in which what a lost connection leaves behind would have run. */
 const loopTurns = async (): Promise<void> => {
-  for (let i = 0; i < 2; i += 1) {
-    await new Promise((resolve) => { setImmediate(resolve); });
-    await new Promise((resolve) => { setTimeout(resolve); });
-  }
+  for (let i = 0; i < 8; i += 1) await new Promise((resolve) => { setImmediate(resolve); });
 };
 
 for (const how of ['end', 'reset'] as const) {
