@@ -12,7 +12,7 @@ import { coded } from '../../contracts/errors.ts';
 import { limits } from '../../contracts/limits.ts';
 import { deltas, type Deltas } from './deltas.ts';
 import { stripper } from './overlap.ts';
-import { estimateUsage } from './price.ts';
+import { estimateTokens, estimateUsage } from './price.ts';
 import { ProviderFault, type CallOptions, type PromptMessage, type StepEnd, type TokenCount, type ToolOffer } from './provider.ts';
 import type { RegisteredModel } from './registry.ts';
 
@@ -57,6 +57,9 @@ const read = async (step: Step, out: Deltas): Promise<StepResult> => {
   let bytes = jsonBytes(said);
   let calls = 0;
   const estimate = (): TokenCount => estimateUsage(messages.reduce((sum, m) => sum + m.text.length, 0), chars);
+  // A call that takes a reply up counts what it says itself; what was said before the break was used as well, and nobody has counted that.
+  const withSaid = (counted: TokenCount): TokenCount =>
+    (model.provider.continues === 'exact' ? counted : { ...counted, output_tokens: counted.output_tokens + estimateTokens(said.length) });
   const give = async (text: string): Promise<boolean> => {
     let room = text.slice(0, Math.max(0, limits.stepTextMaxChars - chars));
     let size = jsonBytes(room);
@@ -82,7 +85,7 @@ const read = async (step: Step, out: Deltas): Promise<StepResult> => {
         break;
       case 'end':
         await give(strip.end());
-        return { finish_reason: part.finish_reason, usage: part.usage ?? estimate(), counted: part.usage !== undefined };
+        return { finish_reason: part.finish_reason, usage: part.usage === undefined ? estimate() : withSaid(part.usage), counted: part.usage !== undefined };
     }
   }
   throw new ProviderFault('provider_error', 'The model stopped without an end.', true);

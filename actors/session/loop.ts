@@ -176,12 +176,12 @@ export const stepDone = (turn: LoopTurn, deps: LoopDeps, outcome: Outcome<StepOu
   const { run } = turn.state;
   if (run === null || run.run_id !== input.run_id || run.step !== input.step || run.phase !== 'model') return;
   if (!outcome.ok) {
+    // Nothing came and nothing is known of what it cost: the provider refused it, or was never asked.
+    const used = run.text === '' && run.calls.length === 0 ? { input_tokens: 0, output_tokens: 0 } : undefined;
     // Nobody cancelled: an abort here is the step's deadline.
     const late = outcome.code === 'aborted' || outcome.code === 'deadline_exceeded';
-    if (late) fail(turn, deps, 'provider_timeout', errors.provider_timeout.message);
-    // Nothing was asked of the model.
-    else if (isRefusal(outcome.code)) fail(turn, deps, outcome.code, outcome.message, { input_tokens: 0, output_tokens: 0 });
-    else fail(turn, deps, outcome.code, errorEntry(outcome.code).kind === 'bug' ? errors.internal_error.message : outcome.message);
+    if (late) fail(turn, deps, 'provider_timeout', errors.provider_timeout.message, used);
+    else fail(turn, deps, outcome.code, errorEntry(outcome.code).kind === 'bug' ? errors.internal_error.message : outcome.message, used);
     return;
   }
   const { finish_reason: reason, usage } = outcome.output;
