@@ -94,3 +94,9 @@ export const startPaying = async (options: { readonly gate?: string; readonly mo
 };
 
 export const paymentsOf = paymentsAddress;
+
+/** Bodies that are no checkout, whatever else is right. */
+export const badCheckouts = (organizationId: string): readonly unknown[] => [
+  '', 'not json', '[]', 'null', '{"organizationId":', Buffer.from([0xff, 0xfe]).toString('latin1'), {}, { organizationId }, { plan: 'pro' }, { organizationId, plan: 7 },
+  { organizationId: [organizationId], plan: 'pro' }, { organizationId: '', plan: 'pro' }, { organizationId, plan: '' }, { organizationId, plan: 'pro', price: 'price_pro' },
+];
