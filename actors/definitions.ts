@@ -7,6 +7,7 @@ import { custody } from './custody/custody.ts';
 import { deployment } from './deployment/deployment.ts';
 import type { DeploymentDeps } from './deployment/work.ts';
 import { device } from './device/device.ts';
+import { knowledge } from './knowledge/knowledge.ts';
 import { name } from './name/name.ts';
 import { organization, type OrganizationDeps } from './organization/organization.ts';
 import { payments, type PaymentsDeps } from './payments/payments.ts';
@@ -43,5 +44,5 @@ export const definitions = (deps: DefinitionDeps): readonly ActorDefinition[] =>
 ];
 
 const platformDefinitions = (deps: PlatformActorDeps): readonly ActorDefinition[] => [
-  user(), wallet(), certification(), regulation(), stream(), signin(deps.signin), organization(deps.organization), webhook(deps.webhook), payments(deps.payments), deployment(deps.deployment),
+  user(), wallet(), certification(), regulation(), stream(), knowledge(), signin(deps.signin), organization(deps.organization), webhook(deps.webhook), payments(deps.payments), deployment(deps.deployment),
 ];

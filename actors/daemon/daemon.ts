@@ -24,6 +24,9 @@ import { openZstd } from '../blobs/zstd.ts';
 import { createVault, type Vault } from '../custody/vault.ts';
 import { createWebauthn } from '../custody/webauthn.ts';
 import { definitions } from '../definitions.ts';
+import { createIndexer } from '../knowledge/indexer.ts';
+import { createKnowledgeReader, type KnowledgeReader } from '../knowledge/reader.ts';
+import { natsShelves } from '../knowledge/shelf-nats.ts';
 import { modelRegistry, type Registry } from '../providers/index.ts';
 import { startHost, type Host } from '../runtime/cluster/host.ts';
 import type { ActorDefinition } from '../runtime/define.ts';
@@ -37,12 +40,14 @@ import { checkServer } from '../runtime/nats/server.ts';
 import { createNatsStores } from '../runtime/nats/stores.ts';
 import { ensureStreams } from '../runtime/nats/streams.ts';
 import { builtinTools, chosenTools, deploymentTools, type Tools } from '../tools/index.ts';
+import { knowledgeTools } from '../tools/knowledge.ts';
 import { createAdmission } from './admission.ts';
 import { askAllowance, createAllowances } from './allowances.ts';
 import { createCapabilities } from './capability.ts';
 import type { Secrets } from './config.ts';
 import { custodyHandlers } from './custody.ts';
 import { createDeployments, type Deployments } from './deployment/deployments.ts';
+import type { DeploymentDeps } from './deployment/deps.ts';
 import { createRemains } from './deployment/remains.ts';
 import { createErase } from './erase.ts';
 import type { Upcast } from './frames.ts';
@@ -120,6 +125,9 @@ export const startDaemon = async (options: DaemonOptions): Promise<Daemon> => {
     const blobs = await natsBlobs(nc);
     const uploads = new Ulids(Date.now);
     const deploymentBlobs = createBlobStore({ lean: stores.lean, zstd: await openZstd(), newUlid: () => uploads.next(), log });
+    const shelves = natsShelves(stores.lean, () => uploads.next());
+    const reader = createKnowledgeReader({ journal: stores.journal, partitions: config.partitions, shelves, indexer: createIndexer({ log }), log });
+    undo.push(() => reader.close());
     const registry = registryOf(config, secrets);
     const tools = builtinTools({ fetchAllow: config.tools.fetch_allow });
     const chatTools = chosenTools(tools, config.tools.chat);
@@ -131,7 +139,7 @@ export const startDaemon = async (options: DaemonOptions): Promise<Daemon> => {
     const processor = await createProcessor({ billing: config.billing, secrets: secrets.stripe, log, now: Date.now });
     const outside = openOutside({ config, secrets, log, erase, remains, processor });
     undo.push(() => outside.close());
-    const own = definitions({ registry, tools, deploymentTools: deploymentTools(tools), chatTools, blobs, idleMs: config.session_idle_ms, platform: config.platform === undefined ? undefined : outside.deps });
+    const own = definitions({ registry, tools, deploymentTools: deploymentTools(tools, knowledgeTools(reader)), chatTools, blobs, idleMs: config.session_idle_ms, platform: config.platform === undefined ? undefined : outside.deps });
     const types = [...own.filter(({ type }) => !further.some((definition) => definition.type === type)), ...further];
     const typeOf = (name: string): ActorDefinition | undefined => types.find(({ type }) => type === name);
     const session = typeOf('session');
@@ -179,7 +187,7 @@ export const startDaemon = async (options: DaemonOptions): Promise<Daemon> => {
     const tails = { journal: stores.journal, feed: stores.feed, partitions: config.partitions };
     const payments = { processor, enabled: options.checkoutEnabled === true };
     const vault = createVault(secrets.masterKey);
-    const served = await platformOf({ config, secrets, log, host, projections, tails, blobs, deploymentBlobs, registry, upcast, vault, chatTools, payments });
+    const served = await platformOf({ config, secrets, log, host, projections, tails, blobs, deploymentBlobs, knowledge: { reader, shelves }, registry, upcast, vault, chatTools, payments });
     const { platform, deployments } = served ?? {};
     const request = createServe({
       capabilities: admission, actors, log, platform: platform?.serve, deployments: deployments?.serve,
@@ -201,7 +209,7 @@ export const startDaemon = async (options: DaemonOptions): Promise<Daemon> => {
 
     // 6 socket
     await socket.listen((accepted) => link.accept(accepted));
-    return running({ config, log, socket, nc, host, projections, hub, link, served });
+    return running({ config, log, socket, nc, host, projections, hub, link, served, reader });
   } catch (error) {
     for (const step of undo.toReversed()) await step();
     throw error;
@@ -233,6 +241,7 @@ interface PlatformParts extends Pick<DaemonOptions, 'config' | 'secrets' | 'log'
   readonly tails: TailSource;
   readonly blobs: Blobs;
   readonly deploymentBlobs: BlobStore;
+  readonly knowledge: DeploymentDeps['knowledge'];
   readonly registry: Registry;
   readonly upcast: Upcast;
   readonly vault: Vault;
@@ -246,12 +255,12 @@ interface Served {
 }
 
 /** The platform and the deployments of its organizations. Undefined if none is configured. Throws `bad_request` for a configuration it cannot work with. */
-const platformOf = async ({ config, secrets, log, host, projections, tails, blobs, deploymentBlobs, registry, upcast, vault, chatTools, payments }: PlatformParts): Promise<Served | undefined> => {
+const platformOf = async ({ config, secrets, log, host, projections, tails, blobs, deploymentBlobs, knowledge, registry, upcast, vault, chatTools, payments }: PlatformParts): Promise<Served | undefined> => {
   if (config.platform === undefined || secrets.platform === undefined) return undefined;
   if (projections === undefined) throw coded('bad_request', 'platform needs postgres: lists of organizations are read from it.');
   const ulids = new Ulids(Date.now);
   const shared = { actors: host.actors, projections, tails, blobs, log, now: Date.now, newUlid: (): string => ulids.next() };
-  const deployments = createDeployments({ ...shared, deploymentBlobs, registry, upcast, vault, defaultId: config.deployments.default_id });
+  const deployments = createDeployments({ ...shared, deploymentBlobs, knowledge, registry, upcast, vault, defaultId: config.deployments.default_id });
   const url = config.deployments.url ?? config.platform.base_url;
   const platform = await createPlatform({
     ...shared, config: config.platform, masterKey: secrets.masterKey, chatTools, payments,
@@ -282,9 +291,10 @@ interface Parts {
   readonly hub: Hub;
   readonly link: LinkServer;
   readonly served: Served | undefined;
+  readonly reader: KnowledgeReader;
 }
 
-const running = ({ config, log, socket, nc, host, projections, hub, link, served }: Parts): Daemon => {
+const running = ({ config, log, socket, nc, host, projections, hub, link, served, reader }: Parts): Daemon => {
   const ended = Promise.withResolvers<Awaited<Daemon['closed']>>();
   let drained: Promise<void> | undefined;
   let ending = false;
@@ -292,6 +302,7 @@ const running = ({ config, log, socket, nc, host, projections, hub, link, served
   const leave = async (): Promise<void> => {
     hub.close();
     link.close();
+    await reader.close();
     await socket.close();
     await nc.close();
   };
@@ -303,7 +314,7 @@ const running = ({ config, log, socket, nc, host, projections, hub, link, served
     // Half of it at most: what goes on after that goes on elsewhere, without its client.
     await Promise.race([Promise.all([served?.platform.streams.ended(), served?.deployments.streams.ended()]), after(config.drain_ms / 2)]);
     // At once: a projection whose journal does not answer ends when the host closes its request path.
-    await Promise.all([host.drain(), projections?.close()]);
+    await Promise.all([host.drain(), projections?.close(), Promise.race([reader.flush(), after(config.drain_ms / 2)])]);
     await leave();
     ended.resolve('drained');
   };

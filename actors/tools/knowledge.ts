@@ -13,8 +13,7 @@ const deploymentOf = ({ deployment }: ToolContext): ToolDeployment => {
   return deployment;
 };
 
-/** `reader`: given when the daemon has made one; the tools are defined before. */
-export const knowledgeTools = (reader: () => Pick<KnowledgeReader, 'search' | 'document'>): readonly Tool[] => [
+export const knowledgeTools = (reader: Pick<KnowledgeReader, 'search' | 'document'>): readonly Tool[] => [
   defineTool({
     name: 'knowledge_search',
     description: 'Searches the documents of this deployment; gives the best ones with an excerpt. Read one whole with knowledge_read.',
@@ -27,7 +26,7 @@ export const knowledgeTools = (reader: () => Pick<KnowledgeReader, 'search' | 'd
     preview: ({ query }) => `Search the documents for: ${query}`,
     run: async ({ query, limit }, context) => {
       const { org, id } = deploymentOf(context);
-      return { results: await reader().search(org, id, query, limit ?? limits.knowledgeResultsUsual) };
+      return { results: await reader.search(org, id, query, limit ?? limits.knowledgeResultsUsual) };
     },
   }),
   defineTool({
@@ -39,7 +38,7 @@ export const knowledgeTools = (reader: () => Pick<KnowledgeReader, 'search' | 'd
     preview: ({ id }) => `Read the document ${id}`,
     run: async ({ id: node }, context) => {
       const { org, id } = deploymentOf(context);
-      const { title, path, content, size } = await reader().document(org, id, node);
+      const { title, path, content, size } = await reader.document(org, id, node);
       const text = cutBytes(content, limits.knowledgeReadMaxBytes);
       return { id: node, title, path, content: text, ...(text === content ? {} : { cut: true, of_bytes: size }) };
     },

@@ -275,7 +275,7 @@ test('knowledge actor - no more documents and bytes than a deployment may hold; 
 
 test('knowledge tools - search and read what their own deployment knows, and are no tools elsewhere', withKnowledge(async (daemon) => {
   await post(daemon, 'a.md', `# Apple\n${'word '.repeat(10_000)}`);
-  const [searching, reading] = knowledgeTools(() => daemon.reader);
+  const [searching, reading] = knowledgeTools(daemon.reader);
   assert.ok(searching !== undefined && reading !== undefined);
   const context = { signal: new AbortController().signal, id: 'call', now: () => 0, agent: () => Promise.reject(new Error('not asked')) };
   const deployment = { org: organizationId, id: deploymentId, session_id: 's', remember: () => Promise.resolve(''), ask: () => Promise.reject(new Error('not asked')) };

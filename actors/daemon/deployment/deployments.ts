@@ -13,6 +13,7 @@ import { createDeploymentCallers, deploymentOfAgent } from './callers.ts';
 import { consoleHandlers, type ConsoleHandlers } from './console.ts';
 import type { DeploymentDeps, DeploymentHandlers } from './deps.ts';
 import { journalHandlers } from './journal.ts';
+import { createIndexing, createMarkdownIndexing, knowledgeHandlers } from './knowledge.ts';
 import { chatHandlers } from './chat.ts';
 import { eventHandlers } from './events.ts';
 import { memoryHandlers } from './memory.ts';
@@ -36,6 +37,7 @@ export interface Deployments {
 export const createDeployments = (options: DeploymentsOptions): Deployments => {
   const { actors, vault, defaultId, now, log, ...rest } = options;
   const deps: DeploymentDeps = { actors, now, log, ...rest };
+  const indexMarkdown = createMarkdownIndexing(createIndexing({ ...deps, ...deps.knowledge }));
   const handlers = joined(
     agentTokenHandlers({ ...deps, vault }),
     regulationHandlers({ actors, now, deploymentOfAgent: (agentId) => deploymentOfAgent(actors, agentId) }),
@@ -44,7 +46,8 @@ export const createDeployments = (options: DeploymentsOptions): Deployments => {
     eventHandlers(deps),
     sessionHandlers(deps),
     memoryHandlers(deps),
-    blobHandlers(deps),
+    knowledgeHandlers({ ...deps, ...deps.knowledge }),
+    blobHandlers({ ...deps, onMarkdown: async (caller, { hash, named, readText }) => indexMarkdown(caller, hash, await readText(), named) }),
   );
   const callers = createDeploymentCallers({ actors, vault, defaultId, now });
   return {

@@ -3,6 +3,8 @@ import type { DeploymentCaller } from '../../../contracts/deployment.ts';
 import type { RequestContext } from '../../../contracts/platform.ts';
 import type { Blobs } from '../../blobs/blobs.ts';
 import type { BlobStore } from '../../blobs/store.ts';
+import type { KnowledgeReader } from '../../knowledge/reader.ts';
+import type { Shelves } from '../../knowledge/shelf.ts';
 import type { Projections } from '../../projections/projections.ts';
 import type { Registry } from '../../providers/registry.ts';
 import type { Sender } from '../../runtime/message.ts';
@@ -44,6 +46,8 @@ export interface DeploymentDeps {
   /** Attachments of chats. */
   readonly blobs: Pick<Blobs, 'put' | 'get'>;
   readonly deploymentBlobs: BlobStore;
+  /** Searches deployments' documents, and where their texts lie. */
+  readonly knowledge: { readonly reader: KnowledgeReader; readonly shelves: Shelves };
   /** Of sessions' events. */
   readonly upcast: Upcast;
   readonly projections: Projections;
