@@ -290,14 +290,12 @@ export class Activation implements EffectOwner, WriterOwner, InternalTurns, Resi
         else item.reject(late);
         return;
       }
-      case 'outcome': {
+      case 'outcome':
         this.#mailbox?.pushFront(endEffect(this, item.id, item.outcome, item.tries));
         return;
-      }
-      case 'reminder': {
+      case 'reminder':
         this.#mailbox?.pushFront(fireReminder(this, item.name, item.tries));
         return;
-      }
       case 'wake': {
         const due = dueReminders(this);
         // Needless: the index is behind the journal.
@@ -305,10 +303,9 @@ export class Activation implements EffectOwner, WriterOwner, InternalTurns, Resi
         this.#mailbox?.pushFront([...due, { ...item, kind: 'woken' }]);
         return;
       }
-      case 'woken': {
+      case 'woken':
         item.resolve(this.#ready.answer(undefined, false, undefined));
         return;
-      }
       case 'idle': {
         const { onIdle } = this.compiled.spec;
         if (onIdle !== undefined && this.#leaving && this.run('onIdle', onIdle) === 'bug') {
