@@ -3,9 +3,10 @@
  * Started the way `npm start` does it (also as root), so that path is tested too.
  */
 import { randomBytes } from 'node:crypto';
-import { chmod, mkdtemp, rm } from 'node:fs/promises';
+import { chmod, mkdtemp, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { setTimeout } from 'node:timers/promises';
 import { ensureCluster, postgresChild, postgresPlace, postgresUrl } from '../../deploy/start/postgres.ts';
 import { freePort } from './port.ts';
 import { testProcess, type TestProcess } from './process.ts';
@@ -14,6 +15,18 @@ export interface PostgresServer extends Pick<TestProcess, 'pid' | 'kill' | 'star
   readonly url: string;
   stop(): Promise<void>;
 }
+
+/** Processes of a server's connections and of its own work; none where the system does not say. */
+const childrenOf = async (pid: number): Promise<readonly string[]> => {
+  const text = await readFile(`/proc/${pid}/task/${pid}/children`, 'utf8').catch(() => '');
+  return text.split(' ').filter((child) => child !== '');
+};
+
+/** False also for one that has ended and that nobody has asked after. */
+const runs = async (pid: string): Promise<boolean> => {
+  const stat = await readFile(`/proc/${pid}/stat`, 'utf8').catch(() => '');
+  return stat !== '' && !/\) [ZX] /.test(stat);
+};
 
 export const startPostgres = async (): Promise<PostgresServer> => {
   const folder = await mkdtemp(join(tmpdir(), 'troupe-postgres-'));
@@ -29,7 +42,13 @@ export const startPostgres = async (): Promise<PostgresServer> => {
   return {
     url: postgresUrl(port, password),
     get pid(): number { return server.pid; },
-    kill: (signal) => server.kill(signal), start: () => server.start(), lines: () => server.lines(),
+    kill: async (signal) => {
+      const own = server.pid === undefined ? [] : await childrenOf(server.pid);
+      await server.kill(signal);
+      // They outlive a killed postmaster by a moment, and no other starts while they hold its memory.
+      while ((await Promise.all(own.map(runs))).includes(true)) await setTimeout(5);
+    },
+    start: () => server.start(), lines: () => server.lines(),
     stop: async () => {
       // SIGINT = fast shutdown; SIGTERM would wait for the clients.
       if (server.running) await server.kill('SIGINT');
