@@ -44,9 +44,10 @@ export const startPostgres = async (): Promise<PostgresServer> => {
     get pid(): number { return server.pid; },
     kill: async (signal) => {
       const own = server.pid === undefined ? [] : await childrenOf(server.pid);
-      await server.kill(signal);
+      const code = await server.kill(signal);
       // They outlive a killed postmaster by a moment, and no other starts while they hold its memory.
       while ((await Promise.all(own.map(runs))).includes(true)) await setTimeout(5);
+      return code;
     },
     start: () => server.start(), lines: () => server.lines(),
     stop: async () => {
