@@ -88,6 +88,7 @@ export const startForgetting = (options: ForgettingOptions): Forgetting => {
     for (const name of progress.keys()) if (!engine.held.has(Number.parseInt(name, 10))) progress.delete(name);
     for (const type of types) {
       for (const [n, epoch] of engine.held) {
+        if (stopped || left <= 0) break;
         try {
           await lookAt(n, epoch, type);
         } catch (error) {
