@@ -224,5 +224,7 @@ export const devFile = z.object({
   user: z.object({ id: z.string(), email: z.string(), accessToken: z.string(), gatewayToken: z.string() }),
   /** `apiKey`: with every scope of the admin role. */
   org: z.object({ id: z.string(), slug: z.string(), apiKey: z.string().optional() }),
+  /** The development organization's. */
+  deployment: z.object({ id: z.string(), key: z.string(), secret: z.string() }).optional(),
 });
 export type DevFile = z.infer<typeof devFile>;

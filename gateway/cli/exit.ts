@@ -3,7 +3,7 @@ import { CodedError, shown } from '../../contracts/errors.ts';
 
 export const exitCodes = {
   ok: 0,
-  /** A turn ended with ERROR. */
+  /** A turn ended with ERROR; files of an import failed. */
   turnFailed: 1,
   /** Wrong use, or nothing to connect to is configured. */
   usage: 2,
@@ -19,7 +19,7 @@ export type ExitCode = (typeof exitCodes)[keyof typeof exitCodes];
 export const exitHelp = `
 Exit codes:
   0    done
-  1    a turn ended with an error
+  1    a turn ended with an error; some files could not be imported
   2    wrong use, or no configuration found
   3    the gateway or daemon cannot be reached, or the stream broke
   4    the server refused (token, role, session, model, limit, admin operation), or there is no token

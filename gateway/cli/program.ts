@@ -10,6 +10,7 @@ import { askAdmin } from './admin.ts';
 import type { ChatOptions, ChatWorld } from './chat.ts';
 import { runPipe } from './chat-pipe.ts';
 import { runTerminal } from './chat-terminal.ts';
+import { knowledgeCommands } from './knowledge-commands.ts';
 import { platformCommands } from './platform-commands.ts';
 import { adviceFor, exitCodeOf, exitCodes, exitHelp, type ExitCode } from './exit.ts';
 import { plain } from './printer.ts';
@@ -109,9 +110,11 @@ In the chat: /help, /attach <file>, /cancel, /quit; Ctrl-C cancels the running t
       runReplay(target, transport, { sid, projectId: options.project, json: options.json === true, follow: options.follow === true, idleMs: options.idleMs },
         world.stdout, world.stderr, world.onInterrupt)));
 
-  platformCommands(program, world, (code) => {
+  const finish = (code: ExitCode): void => {
     result = code;
-  });
+  };
+  platformCommands(program, world, finish);
+  knowledgeCommands(program, world, finish);
 
   const admin = program.command('admin').description('Speaks to the gateway\'s admin socket. Your user must be in its group.').addHelpText('after', exitHelp);
   const operation = (op: AdminRequest['op'], description: string): Command => command(admin, op, description)

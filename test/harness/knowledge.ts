@@ -52,7 +52,7 @@ export interface TestKnowledge {
   /** Resolves when it has written a snapshot. */
   readonly saved: Promise<void>;
   /** Calls a route as its deployment, body and query through the route's schemas. */
-  call(id: string, input?: { readonly query?: unknown; readonly body?: unknown; readonly params?: readonly string[]; readonly caller?: Partial<DeploymentCaller> }): Promise<Asked>;
+  readonly call: (id: string, input?: { readonly query?: unknown; readonly body?: unknown; readonly params?: readonly string[]; readonly caller?: Partial<DeploymentCaller> }) => Promise<Asked>;
   readonly markdown: ReturnType<typeof createMarkdownIndexing>;
   close(): Promise<void>;
 }

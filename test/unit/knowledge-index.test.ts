@@ -19,7 +19,7 @@ interface Indexed {
   readonly names: Names;
   add(path: string, content: string): void;
   remove(path: string): void;
-  search(query: string, limit?: number): [id: string, score: number][];
+  readonly search: (query: string, limit?: number) => [id: string, score: number][];
 }
 
 const indexed = (documents: Readonly<Record<string, string>> = {}): Indexed => {
