@@ -1,5 +1,5 @@
 /**
- * A page in a real Chromium that talks to `/api/chat` through AI SDK v6's own transport and chat: a conversation, tools of the installation,
+ * A React page in a real Chromium that talks to `/api/chat` through AI SDK v6's own `useChat` and transport: a conversation, tools of the installation,
  * calls that the person allows or denies, an answer that is stopped and asked for again, a daemon that is lost.
  */
 import assert from 'node:assert/strict';
@@ -26,7 +26,7 @@ let page: Page;
 let complaints: string[];
 
 before(async () => {
-  const made = build({ entryPoints: [join(import.meta.dirname, '..', 'harness', 'ui-chat-page.ts')], bundle: true, write: false, format: 'iife', platform: 'browser', logLevel: 'silent' });
+  const made = build({ entryPoints: [join(import.meta.dirname, '..', 'harness', 'ui-chat-page.jsx')], bundle: true, write: false, format: 'iife', platform: 'browser', logLevel: 'silent', tsconfigRaw: { compilerOptions: { jsx: 'react-jsx', jsxImportSource: 'react' } }, define: { 'process.env.NODE_ENV': '"production"' } });
   [platform, browser] = await Promise.all([
     startPlatform(undefined, { daemons: 1, gateways: 1, daemon: { tools: { chat: ['calculator', 'send_report'] } } }), launchBrowser(),
   ]);

@@ -15,8 +15,7 @@ import { chatWorld, say, type ChatWorld } from '../harness/chat.ts';
 import { modelServer, openaiChunk, openaiDone, openaiUsage, sse, type Answer, type ModelServer } from '../harness/model-server.ts';
 import { pageServer, type PageServer } from '../harness/page-server.ts';
 import { startPlatform, type ApiReply, type Person, type TestPlatform } from '../harness/platform.ts';
-import { uiClient, type UiClient } from '../harness/ui-chat.ts';
-import { TestChat } from '../harness/ui-chat-state.ts';
+import { TestChat, uiClient, type UiClient } from '../harness/ui-chat.ts';
 
 const asked = (text: string): object[] => [{ id: 'u1', role: 'user', parts: [{ type: 'text', text }] }];
 const textOf = (message: UIMessage | undefined): string => (message?.parts ?? []).map((part) => (part.type === 'text' ? part.text : '')).join('');

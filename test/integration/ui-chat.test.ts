@@ -12,8 +12,7 @@ import { uiAnswer, uiChunk, uiPartEvent, type UiChunk, type UiPart } from '../..
 import { chatWorld, say, type ChatWorld } from '../harness/chat.ts';
 import { modelServer, openaiChunk, openaiDone, openaiUsage, sse, type Answer, type ModelServer } from '../harness/model-server.ts';
 import { startPlatform, type ApiReply, type Person, type TestPlatform } from '../harness/platform.ts';
-import { uiClient, type UiClient } from '../harness/ui-chat.ts';
-import { TestChat } from '../harness/ui-chat-state.ts';
+import { TestChat, uiClient, type UiClient } from '../harness/ui-chat.ts';
 
 const path = '/api/chat';
 const words = (count: number): string => Array.from({ length: count }, (_, i) => `w${i + 1}`).join(' ');
