@@ -14,6 +14,7 @@ import { organizationCommands } from '../../contracts/organization.ts';
 import { paymentsCommands, paymentsEvents, type PaymentEvent } from '../../contracts/payments.ts';
 import { balance, type Balance } from '../../contracts/wallet.ts';
 import { actorHost, type ActorHost } from './actor-host.ts';
+import { within } from './chaos.ts';
 import { person } from './organization-actor.ts';
 import { keptWebhook } from './paid.ts';
 
@@ -108,7 +109,7 @@ export const paymentsWorld = async (t: { after(fn: () => void): void }): Promise
     delete: async () => { await host.ask(organizationAt, 'remove', { by }); },
     claim: async (customer) => { await host.ask(nameAddress('customer', customer), 'claim', { holder: orgId }); },
     holder: async (customer) => (await ask(nameAddress('customer', customer), 'holder', {}, nameCommands.holder.output)).holder,
-    seen: (of, kind, count = 1) => host.until(of, (events) => events.filter(({ k }) => k === kind).length >= count),
+    seen: (of, kind, count = 1) => within(60_000, `${count} ${kind}`, host.until(of, (events) => events.filter(({ k }) => k === kind).length >= count), () => ''),
   };
   await host.ask(organizationAt, 'create', { name: 'Acme', slug: 'acme', default_model: 'mock', by });
   return self;

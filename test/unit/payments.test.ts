@@ -2,6 +2,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { outdates } from '../../actors/payments/state.ts';
+import { runtimeKinds } from '../../contracts/event.ts';
 import { limits } from '../../contracts/limits.ts';
 import { paymentsCommands } from '../../contracts/payments.ts';
 import { codeOf } from '../harness/memory-host.ts';
@@ -90,6 +91,8 @@ test('payments - what a lost host had to tell is told by the next', async (t) =>
   // Lost in the moment of the commit, before any word of it was sent.
   w.host.crashAt(1, true);
   await w.receive(paid('in_1'));
+  // A reminder in the same commit makes an activation, should nobody else.
+  assert.ok((await w.host.events(address)).some(({ k, d }) => k === runtimeKinds.reminderSet && d['name'] === 'tells'));
   w.host.crash();
   const told = Promise.all([w.seen(walletAt, 'Renewed'), w.seen(organizationAt, 'PlanSet')]);
   w.host.advance(limits.organizationWakeMs);
