@@ -62,14 +62,14 @@ test('documents - each operation names its answers, errors, body bound and token
   }
 });
 
-test('documents - the chat operations say their two headers, and that their answer may be events; no other has either', () => {
+test('documents - the chat operations say their two headers, and that their answer may be events, the processor\'s its signature; no other has either', () => {
   for (const route of platformRouteList) {
     const operation = at(openapi, ['paths', documented(route.path), route.method.toLowerCase()]) as Tree;
     const parameters = (operation['parameters'] ?? []) as unknown as readonly Tree[];
     const headers = parameters.flatMap((one) => (JSON.stringify(one['in']) === '"header"' ? [JSON.stringify(one['name'])] : []));
     const types = Object.keys((at(operation, ['responses', '200', 'content']) ?? {}) as object);
     const chats = route.id === 'chat_completions' || route.id === 'ui_chat';
-    assert.deepEqual(headers, chats ? ['"troupe-organization"', '"x-session-id"'] : [], route.id);
+    assert.deepEqual(headers, chats ? ['"troupe-organization"', '"x-session-id"'] : route.id === 'payment_events' ? ['"stripe-signature"'] : [], route.id);
     if (chats) assert.deepEqual(types, ['application/json', 'text/event-stream'], route.id);
     else assert.ok(!types.includes('text/event-stream'), route.id);
   }
