@@ -55,8 +55,8 @@ const models = (provider: Provider): Registry => createRegistry({
 interface Setup {
   readonly host: ActorHost;
   readonly calls: readonly ProviderCall[];
-  say(content: string, more?: object): Promise<z.output<typeof sessionCommands.converse.output>>;
-  ends(runs: number): Promise<StoredEvent[]>;
+  readonly say: (content: string, more?: object) => Promise<z.output<typeof sessionCommands.converse.output>>;
+  readonly ends: (runs: number) => Promise<StoredEvent[]>;
 }
 
 const setup = (t: TestContext | undefined, options: { readonly gate?: Gate; readonly idleMs?: number } = {}): Setup => {
