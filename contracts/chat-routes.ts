@@ -27,8 +27,8 @@ export const chatRoutes = {
   }),
   uiChat: platformRoute({
     surface: 'platform', auth: { kind: 'access' }, id: 'ui_chat', wire: 182, method: 'POST', path: '/api/chat',
-    summary: 'One answer of a model for a user interface: JSON, or with `stream` or `Accept: text/event-stream` UiPart events; messages with `parts` get the AI SDK v6 UI message stream.',
+    summary: 'One answer of a model for a user interface: JSON, or with `stream` or `Accept: text/event-stream` UiPart events; messages with `parts` get the AI SDK v6 UI message stream. The installation\'s tools run within the answer.',
     body: uiChatRequest, bodyMaxBytes: limits.chatBodyMaxBytes, headers: [chatHeaders.organization, chatHeaders.session, acceptHeader], answers: { 200: uiAnswer },
-    errors: refusals, serve: { by: 'stream' },
+    errors: [...refusals, 'approval_unknown'], serve: { by: 'stream' },
   }),
 } as const;

@@ -18,7 +18,7 @@ import type { Blobs } from '../blobs/blobs.ts';
 import { runStep, type StepResult } from '../providers/step.ts';
 import { defineActor, type EffectContext } from '../runtime/define.ts';
 import { runCall } from '../tools/call.ts';
-import { begin, cancel, resume, stepDone, takeCall, toolDone, type CallInput, type LoopDeps, type StepInput } from './loop.ts';
+import { begin, cancel, requireWaiting, resume, stepDone, takeCall, toolDone, type CallInput, type LoopDeps, type StepInput } from './loop.ts';
 import { argumentsOf, fold, initialCompletions, runningOf, type CompletionState, type Running } from './state.ts';
 
 export interface CompletionDeps extends LoopDeps {
@@ -122,6 +122,8 @@ export const completion = (deps: CompletionDeps) => {
         handle: (turn, input) => {
           const { state } = turn;
           if (runningOf(state, input.id) !== undefined) return {};
+          // First: the call may wait in another actor, which is not busy.
+          requireWaiting(state, input.approvals);
           if (Object.keys(state.running).length >= limits.completionsPerActorMax) {
             throw coded('session_busy', 'Too many requests of this conversation are under way.', { details: { retry_after: 1 } });
           }

@@ -113,10 +113,16 @@ const goOn = (turn: LoopTurn, deps: LoopDeps, id: string): void => {
   else startStep(turn, id, next);
 };
 
+/** Throws `approval_unknown` for a word on a call that does not wait here and never did, as far as is known. */
+export const requireWaiting = (state: CompletionState, approvals: readonly Approval[] = []): void => {
+  const unknown = approvals.find(({ call_id: callId }) => waitingOf(state, callId) === undefined);
+  if (unknown !== undefined) throw coded('approval_unknown', undefined, { details: { call_id: unknown.call_id } });
+};
+
 /** A person's word: the call runs, or the model is told that it may not. One that has a result gives it again. */
 const decide = (turn: LoopTurn, deps: LoopDeps, id: string, { call_id: callId, approved, reason }: Approval): void => {
   const found = waitingOf(turn.state, callId);
-  if (found === undefined) throw coded('approval_unknown', undefined, { details: { call_id: callId } });
+  if (found === undefined) throw new TypeError('a call is decided on that does not wait');
   switch (found.status) {
     case 'taken':
       throw coded('session_busy', 'The tool call is running.', { details: { retry_after: 1 } });

@@ -10,6 +10,7 @@ import { after, before, beforeEach, describe, test } from 'node:test';
 import { lastAssistantMessageIsCompleteWithApprovalResponses, type UIMessage } from 'ai';
 import { z } from 'zod';
 import type { StoredEvent } from '../../contracts/event.ts';
+import { limits } from '../../contracts/limits.ts';
 import { uiAnswer, uiChunk, uiPartEvent, type UiChunk, type UiPart } from '../../contracts/ui-chat.ts';
 import { chatWorld, say, type ChatWorld } from '../harness/chat.ts';
 import { modelServer, openaiChunk, openaiDone, openaiUsage, sse, type Answer, type ModelServer } from '../harness/model-server.ts';
@@ -151,6 +152,25 @@ describe('ui chat tools', () => {
     // Somebody else's word does not reach it.
     const foreign = await post({ model: 'mock', messages: [...messages, made, word(true)] });
     assert.deepEqual([foreign.status, (foreign.json as { error: { code: string } }).error.code], [400, 'approval_unknown']);
+  });
+
+  test('ui chat tools - a call of a request that found its conversation busy waits in an actor of its own, and is found by its decision', async () => {
+    const leave = new AbortController();
+    const first = { role: 'user' as const, content: '/hang 1' };
+    const hanging = await Promise.all(Array.from({ length: limits.completionsPerActorMax }, () => world.client(ada.accessToken).chat.completions.create({ model: 'mock', messages: [first], stream: true }, { signal: leave.signal })));
+    assert.equal(hanging.length, limits.completionsPerActorMax);
+    const before = await filed(ada.userId);
+    const messages: object[] = [first, { role: 'assistant', content: 'w1' }, ...say('/approve while busy')];
+    const answer = uiAnswer.parse((await post({ model: 'mock', messages })).json);
+    const [call] = answer.toolCalls ?? [];
+    assert.ok(call !== undefined, JSON.stringify(answer));
+    const word = await post({ model: 'mock', messages: [
+      ...messages, { role: 'assistant', content: '', tool_calls: [{ id: call.toolCallId, type: 'function', function: { name: call.toolName, arguments: '{}' } }] },
+      { role: 'tool', tool_call_id: call.toolCallId, content: [{ type: 'tool-approval-response', approved: true }] },
+    ] });
+    leave.abort();
+    assert.equal(word.status, 200, word.body);
+    assert.deepEqual(await filed(ada.userId), ['while busy', ...before]);
   });
 
   test('ui chat tools - AI SDK v6: inputs, outputs and approval requests in their steps [CHAT-046] [CHAT-045] [CHAT-047]', async () => {
