@@ -126,6 +126,7 @@ const headersOf = (route: EnvelopeRoute): readonly Json[] => (route.headers ?? [
 const headerWords: Readonly<Record<string, string>> = {
   [chatHeaders.organization]: 'Who pays: an organization (`org_…`) of the caller, or `personal`. Without it the oldest membership, or the own workspace.',
   [chatHeaders.session]: 'Name of the conversation: keeps its requests on one actor.',
+  'stripe-signature': 'Time and HMAC-SHA256 of the body, as Stripe signs it.',
 };
 
 /** A path as OpenAPI writes it: `{id}` for `:id`. */
