@@ -224,6 +224,8 @@ export const devFile = z.object({
   user: z.object({ id: z.string(), email: z.string(), accessToken: z.string(), gatewayToken: z.string() }),
   /** `apiKey`: with every scope of the admin role. */
   org: z.object({ id: z.string(), slug: z.string(), apiKey: z.string().optional() }),
+  /** Of that organization; the one that service JWTs are for which name none. Absent in files of before there were any. */
+  deployment: z.object({ id: z.string(), key: z.string(), secret: z.string() }).optional(),
   /** The development organization's. */
   deployment: z.object({ id: z.string(), key: z.string(), secret: z.string() }).optional(),
 });

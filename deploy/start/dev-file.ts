@@ -7,6 +7,7 @@ import { SignJWT } from 'jose';
 import { devFile, type DevFile } from '../../contracts/config.ts';
 import { limits } from '../../contracts/limits.ts';
 import type { DevAccount } from './account.ts';
+import type { DevDeployment } from './deployment.ts';
 import { writePrivate } from './folder.ts';
 
 /** A Tier 1 identity token as the gateway of `audience` takes it. `nowSec` in Unix seconds. */
@@ -27,21 +28,24 @@ export interface DevFacts {
   readonly secret: string;
   readonly audience: string;
   readonly baseUrl: string;
+  readonly deploymentUrl: string;
   /** With the integrator's credentials. */
   readonly natsUrl: string;
   readonly caPath: string;
   readonly adminSocket: string;
   readonly account: Pick<DevAccount, 'userId' | 'email' | 'accessToken' | 'org'>;
+  readonly deployment: DevDeployment;
 }
 
 /** Signs a new token and writes the file. */
 export const writeDevFile = async (facts: DevFacts): Promise<DevFile> => {
   const token = await signDevToken(facts.secret, { sub: facts.account.userId, audience: facts.audience, org: facts.account.org.id });
   const file = devFile.parse({
-    baseUrl: facts.baseUrl, gatewayUrl: facts.baseUrl, deploymentUrl: facts.baseUrl,
+    baseUrl: facts.baseUrl, gatewayUrl: facts.baseUrl, deploymentUrl: facts.deploymentUrl,
     natsUrl: facts.natsUrl, caPath: facts.caPath, adminSocket: facts.adminSocket,
     user: { id: facts.account.userId, email: facts.account.email, accessToken: facts.account.accessToken, gatewayToken: token },
     org: facts.account.org,
+    deployment: facts.deployment,
   });
   writePrivate(facts.path, `${JSON.stringify(file, null, 2)}\n`);
   return file;

@@ -26,6 +26,8 @@ export interface Folder {
   readonly devFile: string;
   /** The development account (account.ts). */
   readonly accountFile: string;
+  /** The development deployment (deployment.ts). */
+  readonly deploymentFile: string;
   /** Mails in place of being sent. */
   readonly outbox: string;
   /** Folder of the sockets: `run`, or a private folder in the system's temporary one where that path is too long. */
@@ -40,6 +42,7 @@ export const state = z.strictObject({
   postgresPort: z.int(),
   opsPort: z.int(),
   mailPort: z.int(),
+  deploymentPort: z.int(),
   /** Fixed once the journal exists. */
   journalStreams: z.int(),
 });
@@ -86,6 +89,7 @@ export const openFolder = (parent: string): Folder => {
     gatewayConfig: join(path, 'gateway.toml'),
     devFile: join(path, 'dev.json'),
     accountFile: join(path, 'account.json'),
+    deploymentFile: join(path, 'deployment.json'),
     outbox: privateFolder(join(path, 'mail')),
     sockets: longest <= socketPathMaxBytes ? run : privateFolder(join(tmpdir(), `troupe-${id}`)),
   };

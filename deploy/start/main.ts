@@ -66,6 +66,7 @@ const readyText = (stack: Stack, devFilePath: string, seconds: string): string =
 Troupe is ready after ${seconds} s.
 
   Gateway     ${stack.baseUrl}   (CA: ${stack.caPath})
+  Deployments ${stack.deploymentUrl}
   NATS        ${stack.natsUrl}   (${stack.durability})
   Metrics     ${stack.opsUrl}/metrics
   Mail        ${stack.mailUrl}   (kept here in place of being sent; also printed)
@@ -127,7 +128,7 @@ try {
   stack = await startStack(stackOptions);
   const seconds = ((performance.now() - began) / 1000).toFixed(1);
   say.ready(readyText(stack, folder.devFile, seconds), {
-    baseUrl: stack.baseUrl, natsUrl: stack.natsUrl, opsUrl: stack.opsUrl, mailUrl: stack.mailUrl, caPath: stack.caPath, devFile: folder.devFile,
+    baseUrl: stack.baseUrl, deploymentUrl: stack.deploymentUrl, natsUrl: stack.natsUrl, opsUrl: stack.opsUrl, mailUrl: stack.mailUrl, caPath: stack.caPath, devFile: folder.devFile,
     durability: stack.durability, models: stack.models, pids: stack.pids(), seconds: Number(seconds),
   });
   if (stopping !== undefined) await stop(stack);

@@ -13,11 +13,13 @@ import { ensureCertificate } from './certificate.ts';
 import { Child, endLeftovers } from './child.ts';
 import { daemonSocket, modelSections, writeDaemonConfig, writeGatewayConfig, type ModelChoice } from './config-files.ts';
 import { devEmail, ensureAccount, readKept } from './account.ts';
+import { ensureDeployment, readKeptDeployment } from './deployment.ts';
 import { writeDevFile, type DevFacts } from './dev-file.ts';
 import { groupName } from './group.ts';
 import { loadState, saveState, writePrivate, type Folder } from './folder.ts';
 import { devOrg, integrator, natsBinary, natsChild, natsUrl, writeNatsConfig } from './nats.ts';
 import { showOutbox } from './outbox.ts';
+import { setPlan, type NatsAccess } from './plan.ts';
 import { freePortFrom } from './port.ts';
 import { ensureCluster, postgresChild, postgresPlace, postgresUrl, sharedFolder } from './postgres.ts';
 import { gatewayHealthy, socketAccepts } from './probe.ts';
@@ -48,6 +50,8 @@ export interface StackOptions {
 
 export interface Stack {
   readonly baseUrl: string;
+  /** Of managed deployments' services. */
+  readonly deploymentUrl: string;
   readonly caPath: string;
   readonly natsUrl: string;
   readonly durability: string;
@@ -67,6 +71,8 @@ interface NatsPlace {
   readonly child: Child | undefined;
   readonly config: { readonly url: string; readonly user?: string; readonly password_path?: string };
   readonly clientUrl: string;
+  /** As the daemon connects. */
+  readonly access: NatsAccess;
 }
 
 const placeNats = async (options: StackOptions, secrets: Secrets, port: number, orgs: readonly string[]): Promise<NatsPlace> => {
@@ -76,10 +82,11 @@ const placeNats = async (options: StackOptions, secrets: Secrets, port: number, 
     const user = decodeURIComponent(url.username);
     const passwordPath = join(folder.secrets, 'nats-url-password');
     writePrivate(passwordPath, decodeURIComponent(url.password));
+    const password = decodeURIComponent(url.password);
     url.username = '';
     url.password = '';
     return {
-      child: undefined, clientUrl: options.natsUrl,
+      child: undefined, clientUrl: options.natsUrl, access: { url: url.href, ...(user === '' ? {} : { user, password }) },
       config: { url: url.href, ...(user === '' ? {} : { user, password_path: passwordPath }) },
     };
   }
@@ -90,7 +97,7 @@ const placeNats = async (options: StackOptions, secrets: Secrets, port: number, 
   return {
     child: new Child(natsChild(folder, secrets, { binary, port, synced: options.synced, orgs }), folder, say),
     config: { url: natsUrl(port), user: 'daemon', password_path: secrets.natsDaemonPasswordPath },
-    clientUrl: clientUrl.href,
+    clientUrl: clientUrl.href, access: { url: natsUrl(port), user: 'daemon', password: secrets.natsDaemonPassword },
   };
 };
 
@@ -103,6 +110,18 @@ const placePostgres = async (options: StackOptions, secrets: Secrets, id: string
   }
   const password = secrets.postgresPassword;
   return { child: new Child(postgresChild(place, { port, password }), options.folder, options.say), url: postgresUrl(port, password) };
+};
+
+/** Milliseconds between two looks. */
+const lookMs = 50;
+
+/** Waits until a probe says yes. Throws a sentence after `limits.startReadyMs`. */
+const untilHealthy = async (probe: () => Promise<boolean>): Promise<void> => {
+  const endAt = performance.now() + limits.startReadyMs;
+  while (!(await probe())) {
+    if (performance.now() > endAt) throw new Error('the gateway does not find the daemon again');
+    await new Promise((resolve) => { setTimeout(resolve, lookMs); });
+  }
 };
 
 /** Starts everything. Throws a sentence when a stage fails, with everything stopped again. */
@@ -127,7 +146,7 @@ export const startStack = async (options: StackOptions): Promise<Stack> => {
     if (certificate.renewed) say.progress('Made a certificate for localhost, signed by a development CA of its own.');
 
     const kept = loadState(folder, {
-      natsPort: 4_222, postgresPort: 5_433, opsPort: 9_443, mailPort: 8_025, journalStreams: options.synced ? 8 : 1,
+      natsPort: 4_222, postgresPort: 5_433, opsPort: 9_443, mailPort: 8_025, deploymentPort: options.port + 1, journalStreams: options.synced ? 8 : 1,
     });
     const port = await freePortFrom(options.port);
     if (port !== options.port) say.warn(`Port ${options.port} is taken; the gateway takes ${port}.`);
@@ -142,8 +161,9 @@ export const startStack = async (options: StackOptions): Promise<Stack> => {
       postgres: options.databaseUrl === undefined ? await claim(kept.postgresPort) : kept.postgresPort,
       ops: await claim(kept.opsPort),
       mail: await claim(kept.mailPort),
+      deployment: await claim(kept.deploymentPort),
     };
-    saveState(folder, { ...kept, natsPort: ports.nats, postgresPort: ports.postgres, opsPort: ports.ops, mailPort: ports.mail });
+    saveState(folder, { ...kept, natsPort: ports.nats, postgresPort: ports.postgres, opsPort: ports.ops, mailPort: ports.mail, deploymentPort: ports.deployment });
 
     const orgsOf = (account: { readonly org: { readonly id: string } } | undefined): readonly string[] => [devOrg, ...(account === undefined ? [] : [account.org.id])];
     const orgs = orgsOf(readKept(folder.accountFile));
@@ -168,20 +188,25 @@ export const startStack = async (options: StackOptions): Promise<Stack> => {
       return { ...choice, keyPath };
     });
     const baseUrl = `https://localhost:${port}`;
-    writeDaemonConfig(folder.daemonConfig, {
+    const deploymentUrl = `https://localhost:${ports.deployment}`;
+    const configureDaemon = (defaultDeployment: string | undefined): void => writeDaemonConfig(folder.daemonConfig, {
       host: 'dev-0', socket_path: socketPath, master_key_path: secrets.masterKeyPath,
       nats: { ...nats.config, sync: options.synced ? 'always' : 'default', journal_streams: kept.journalStreams },
       postgres: { url_path: databaseUrlPath },
       capability: { public_key_path: secrets.capabilityPublicKeyPath, issuer: gatewayName },
       webauthn: { rp_id: 'localhost', origins: [baseUrl] },
       platform: { base_url: baseUrl, signing_key_path: secrets.platformKeyPath, gateway_name: gatewayName },
+      deployments: { url: deploymentUrl, ...(defaultDeployment === undefined ? {} : { default_id: defaultDeployment }) },
       mail: { from: 'Troupe <troupe@localhost>', outbox_path: folder.outbox },
       tools: { chat: ['calculator', 'clock', 'memory_write', 'memory_search', 'send_report'] },
       ...modelSections(choices),
     });
+    configureDaemon(readKeptDeployment(folder.deploymentFile)?.id);
     writeGatewayConfig(folder.gatewayConfig, {
       name: gatewayName,
-      listen: { host: '127.0.0.1', port }, ops: { host: '127.0.0.1', port: ports.ops },
+      listen: { host: '127.0.0.1', port, surfaces: ['platform', 'edge', 'console'] },
+      listeners: [{ host: '127.0.0.1', port: ports.deployment, surfaces: ['deployment'] }],
+      ops: { host: '127.0.0.1', port: ports.ops },
       tls: { cert_path: certificate.certPath, key_path: certificate.keyPath },
       auth: { dev_mode: true, dev_secret_path: secrets.devSecretPath, platform: true },
       platform: { base_url: baseUrl },
@@ -191,11 +216,13 @@ export const startStack = async (options: StackOptions): Promise<Stack> => {
     });
     say.progress('Starting daemon and gateway …');
     const drainStopMs = limits.drainMs + limits.childStopMs;
+    const newDaemon = (): Child => new Child({
+      name: 'daemon', file: process.execPath, args: [join(root, 'actors', 'daemon', 'main.ts'), '--config', folder.daemonConfig],
+      cwd: root, stopSignal: 'SIGTERM', stopMs: drainStopMs, probe: () => socketAccepts(socketPath),
+    }, folder, say);
+    const daemon = newDaemon();
     await beginAll(
-      begin(new Child({
-        name: 'daemon', file: process.execPath, args: [join(root, 'actors', 'daemon', 'main.ts'), '--config', folder.daemonConfig],
-        cwd: root, stopSignal: 'SIGTERM', stopMs: drainStopMs, probe: () => socketAccepts(socketPath),
-      }, folder, say)),
+      begin(daemon),
       begin(new Child({
         name: 'gateway', file: process.execPath, args: [join(root, 'gateway', 'main.ts'), '--config', folder.gatewayConfig],
         cwd: root, stopSignal: 'SIGTERM', stopMs: drainStopMs, probe: () => gatewayHealthy(port, certificate.caPath),
@@ -208,10 +235,23 @@ export const startStack = async (options: StackOptions): Promise<Stack> => {
       writeNatsConfig(folder, secrets, { port: ports.nats, synced: options.synced, orgs: orgsOf(account) });
       if (nats.child.pid !== undefined) process.kill(nats.child.pid, 'SIGHUP');
     }
+    say.progress('Looking for the development deployment …');
+    const { made, ...deployment } = await ensureDeployment({
+      baseUrl, caPem: readFileSync(certificate.caPath, 'utf8'), token: account.accessToken, organizationId: account.org.id, keptPath: folder.deploymentFile,
+      allow: () => setPlan(nats.access, account.org.id, 'team'),
+    });
+    if (made) {
+      // The daemon is to know which deployment is meant where none is named: its configuration says so from now on.
+      configureDaemon(deployment.id);
+      await daemon.stop();
+      started.splice(started.indexOf(daemon), 1);
+      await begin(newDaemon());
+      await untilHealthy(() => gatewayHealthy(port, certificate.caPath));
+    }
     const outbox = await showOutbox({ path: folder.outbox, port: ports.mail, say, quiet: [] });
 
     const facts: DevFacts = {
-      path: folder.devFile, secret: secrets.devSecret, audience: gatewayName, baseUrl,
+      path: folder.devFile, secret: secrets.devSecret, audience: gatewayName, baseUrl, deploymentUrl, deployment,
       natsUrl: nats.clientUrl, caPath: certificate.caPath, adminSocket, account,
     };
     let dev = await writeDevFile(facts);
@@ -230,7 +270,7 @@ export const startStack = async (options: StackOptions): Promise<Stack> => {
       nats: 'Stopping NATS …', postgres: 'Stopping Postgres …',
     };
     return {
-      baseUrl: facts.baseUrl, caPath: certificate.caPath, natsUrl: options.natsUrl === undefined ? natsUrl(ports.nats) : new URL(options.natsUrl).host,
+      baseUrl: facts.baseUrl, deploymentUrl, caPath: certificate.caPath, natsUrl: options.natsUrl === undefined ? natsUrl(ports.nats) : new URL(options.natsUrl).host,
       durability: options.synced ? 'acknowledged = synced' : 'acknowledged = written',
       models: ['mock', ...choices.map((choice) => choice.model)],
       opsUrl: `http://127.0.0.1:${ports.ops}`,

@@ -9,6 +9,7 @@ import { networkInterfaces, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import test, { type TestContext } from 'node:test';
+import { SignJWT } from 'jose';
 import { connect, type Msg } from 'nats';
 import { parse } from 'smol-toml';
 import { z } from 'zod';
@@ -64,8 +65,8 @@ const start = (t: TestContext, dir: string, ...options: string[]): Start => {
   };
 };
 
-const ask = (dev: DevFile, method: string, path: string, body?: unknown, bearer = dev.user.gatewayToken): Promise<{ status: number; text: string }> => new Promise((resolve, reject) => {
-  const sent = request(`${dev.baseUrl}${path}`, {
+const ask = (dev: DevFile, method: string, path: string, body?: unknown, bearer = dev.user.gatewayToken, url = dev.baseUrl): Promise<{ status: number; text: string }> => new Promise((resolve, reject) => {
+  const sent = request(`${url}${path}`, {
     method, ca: readFileSync(dev.caPath), agent: false, timeout: 10_000,
     headers: { authorization: `Bearer ${bearer}`, ...(body === undefined ? {} : { 'content-type': 'application/json' }) },
   }, (response) => {
@@ -217,9 +218,16 @@ test('npm start - its account is a real one: token, organization, key and NATS w
     assert.equal(said.status, 200, said.text);
   }
   assert.equal(statSync(join(dir, '.troupe', 'account.json')).mode & 0o777, 0o600);
+  // The deployment has a listener of its own; where a service names none, it is meant.
+  const { deployment } = dev;
+  assert.ok(deployment !== undefined && dev.deploymentUrl !== dev.baseUrl);
+  const unnamed = await new SignJWT({ exp: Math.floor(Date.now() / 1_000) + 60 }).setProtectedHeader({ alg: 'HS256' }).sign(new TextEncoder().encode(deployment.secret));
+  const regulation = (bearer: string, url = dev.deploymentUrl): Promise<number> => ask(dev, 'GET', '/v1/regulation/state', undefined, bearer, url).then(({ status }) => status);
+  assert.deepEqual([await regulation(deployment.key), await regulation(unnamed), await regulation(deployment.secret), await regulation(deployment.key, dev.baseUrl)], [200, 200, 401, 404]);
+  assert.equal(statSync(join(dir, '.troupe', 'deployment.json')).mode & 0o777, 0o600);
   const running = process.platform === 'linux' ? Object.values(pids) : [];
   const shown = [...first.lines, ...running.map((pid) => readFileSync(`/proc/${pid}/cmdline`, 'utf8') + readFileSync(`/proc/${pid}/environ`, 'utf8'))];
-  for (const secret of [accessToken, apiKey]) for (const text of shown) assert.ok(!text.includes(secret));
+  for (const secret of [accessToken, apiKey, deployment.key, deployment.secret]) for (const text of shown) assert.ok(!text.includes(secret));
 
   // A mail is printed and on the page; the page knows this machine's names only.
   assert.equal((await ask(dev, 'POST', '/api/auth/email/start', { email: 'newcomer@example.com' })).status, 202);
@@ -243,7 +251,7 @@ test('npm start - its account is a real one: token, organization, key and NATS w
   const second = start(t, dir);
   await second.next(/"event":"ready"/);
   const later = readDev(dir);
-  assert.deepEqual([later.user.id, later.user.accessToken, later.org], [dev.user.id, accessToken, dev.org]);
+  assert.deepEqual([later.user.id, later.user.accessToken, later.org, later.deployment], [dev.user.id, accessToken, dev.org, deployment]);
   assert.equal((await ask(later, 'GET', '/api/auth/me', undefined, later.user.accessToken)).status, 200);
   assert.equal((await ask(later, 'GET', '/api/organization', undefined, apiKey)).status, 200);
 

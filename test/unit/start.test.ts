@@ -65,7 +65,7 @@ test('start - secrets, state and folder id are the same on the next start', (t) 
   const parent = temp(t);
   const folder = openFolder(parent);
   const first = makeSecrets(folder);
-  const initial = { natsPort: 1, postgresPort: 2, opsPort: 3, mailPort: 4, journalStreams: 1 };
+  const initial = { natsPort: 1, postgresPort: 2, opsPort: 3, mailPort: 4, deploymentPort: 7, journalStreams: 1 };
   saveState(folder, { ...loadState(folder, initial), natsPort: 4_444 });
   const again = openFolder(parent);
   assert.deepEqual(makeSecrets(again), first);
@@ -195,7 +195,7 @@ test('dev.json - has the contract\'s shape, is private, and its token is what a 
   const folder = openFolder(temp(t));
   const secret = 'a secret of at least thirty-two bytes';
   const written = await writeDevFile({
-    path: folder.devFile, secret, audience: 'gw', baseUrl: 'https://localhost:1', natsUrl: 'nats://u:p@127.0.0.1:2', caPath: '/ca', adminSocket: '/s',
+    path: folder.devFile, secret, audience: 'gw', baseUrl: 'https://localhost:1', deploymentUrl: 'https://localhost:2', deployment: { id: 'dep_1', key: 'trp_dk_1', secret: 'trp_ds_1' }, natsUrl: 'nats://u:p@127.0.0.1:2', caPath: '/ca', adminSocket: '/s',
     account: { userId: 'usr_1', email: 'dev@troupe.localhost', accessToken: 'access', org: { id: 'org_1', slug: 'dev', apiKey: 'trp_sk_1' } },
   });
   assert.equal(modeOf(folder.devFile), 0o600);
@@ -204,6 +204,7 @@ test('dev.json - has the contract\'s shape, is private, and its token is what a 
   assert.equal(protectedHeader.alg, 'HS256');
   assert.equal(payload.sub, 'usr_1');
   assert.equal(payload['org'], 'org_1');
+  assert.deepEqual([written.deploymentUrl, written.deployment?.key], ['https://localhost:2', 'trp_dk_1']);
   assert.deepEqual([written.user.accessToken, written.org.apiKey], ['access', 'trp_sk_1']);
   assert.equal((payload.exp ?? 0) - (payload.iat ?? 0), limits.devTokenTtlSec);
 });
