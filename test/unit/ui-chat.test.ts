@@ -4,7 +4,8 @@ import { test } from 'node:test';
 import { DefaultChatTransport, readUIMessageStream, type UIMessage, type UIMessageChunk } from 'ai';
 import fc from 'fast-check';
 import { uiMessageStream, uiParts } from '../../actors/daemon/platform/ui-chat.ts';
-import { acceptsEvents, completionOf, hasParts, uiChatRequest, uiChunk, uiPartEvent } from '../../contracts/ui-chat.ts';
+import { limits } from '../../contracts/limits.ts';
+import { acceptsEvents, approvalsOf, completionOf, hasParts, uiChatRequest, uiChunk, uiPartEvent } from '../../contracts/ui-chat.ts';
 import { runSeed } from '../harness/seed.ts';
 
 const parts = (...list: object[]): object[] => list;
@@ -51,6 +52,22 @@ test('ui chat request - messages of content are a chat request as they are, with
   assert.equal(uiChatRequest.safeParse({ model: 'm', messages: messages.slice(2) }).success, false);
 });
 
+test('ui chat request - a person\'s word is of the last message; its call\'s result is left empty, an earlier one\'s is not run', () => {
+  const part = (id: string, approved: boolean, more: object = {}): object => ({ type: 'tool-send', toolCallId: id, state: 'approval-responded', input: {}, approval: { id, approved, ...more } });
+  const user = { role: 'user', parts: [{ type: 'text', text: 'hi' }] };
+  const ends = uiChatRequest.parse({ messages: [user, { role: 'assistant', parts: [part('a', true), part('b', false, { reason: 'no' })] }] });
+  assert.deepEqual(approvalsOf(ends), [{ call_id: 'a', approved: true }, { call_id: 'b', approved: false, reason: 'no' }]);
+  assert.deepEqual(completionOf(ends, 'm').messages.slice(2), ['a', 'b'].map((id) => ({ role: 'tool', tool_call_id: id, content: '' })));
+  const went = uiChatRequest.parse({ messages: [user, { role: 'assistant', parts: [part('a', true), part('b', false)] }, user] });
+  assert.deepEqual(approvalsOf(went), []);
+  assert.deepEqual(completionOf(went, 'm').messages.slice(2), [{ role: 'tool', tool_call_id: 'b', content: 'The call was denied.' }, { role: 'user', content: 'hi' }]);
+  for (const bad of [{ ...part('a', true), approval: { id: 'a' } }, { ...part('a', true), approval: undefined }]) {
+    assert.equal(uiChatRequest.safeParse({ messages: [user, { role: 'assistant', parts: [bad] }] }).success, false);
+  }
+  const many = Array.from({ length: limits.completionApprovalsMax + 1 }, (_, i) => part(`c${i}`, true));
+  assert.equal(uiChatRequest.safeParse({ messages: [user, { role: 'assistant', parts: many }] }).success, false);
+});
+
 test('ui chat request - an issue names the message of the client, not one it became', () => {
   const two = { id: 'a', role: 'assistant', parts: parts({ type: 'text', text: 'a' }, { type: 'step-start' }, { type: 'text', text: 'b' }) };
   const parsed = uiChatRequest.safeParse({ messages: [user, two] });
@@ -94,13 +111,22 @@ class Reading extends DefaultChatTransport<UIMessage> {
 }
 const happening = fc.oneof(
   fc.record({ kind: fc.constant('text' as const), text: fc.string({ unit: 'binary', minLength: 1 }).map((text) => text.toWellFormed()) }),
-  fc.record({ kind: fc.constant('call' as const), name: fc.constantFrom('weather', 'news'), arguments: fc.constantFrom('{}', '{"a":[1]}', 'no json', '7') }),
+  fc.record({ kind: fc.constant('call' as const), name: fc.constantFrom('weather', 'news'), arguments: fc.constantFrom('{}', '{"a":[1]}', 'no json', '7'), then: fc.constantFrom('input-available', 'output-available', 'approval-requested') }),
+  fc.record({ kind: fc.constant('step' as const) }),
 );
 
 test('ui chat answer - whatever a model does is a stream that the AI SDK reads to its end, with all of it [CHAT-045] [CHAT-047] [CHAT-048]', async () => {
   await fc.assert(fc.asyncProperty(fc.array(happening, { maxLength: 12 }), fc.constantFrom('stop', 'length', 'content_filter', 'tool_calls', 'other', 'cancelled', 'failed'), async (list, end) => {
     const writer = uiMessageStream({ id: 'c', model: 'm' }, 'msg');
-    let text = list.map((one, index) => (one.kind === 'text' ? writer.text(one.text) : writer.toolCall({ id: 'c', index, call_id: `call_${index}`, name: one.name, arguments: one.arguments }))).join('');
+    const told = (one: (typeof list)[number], index: number): string => {
+      if (one.kind === 'text') return writer.text(one.text);
+      if (one.kind === 'step') return writer.step?.() ?? assert.fail('no step');
+      const call = { id: 'c', call_id: `call_${index}`, name: one.name };
+      const made = writer.toolCall({ ...call, index, arguments: one.arguments });
+      if (one.then === 'output-available') return made + (writer.toolResult?.({ ...call, result: { n: index }, is_error: false }) ?? '');
+      return one.then === 'approval-requested' ? made + (writer.approval?.({ ...call, preview: 'May it?' }) ?? '') : made;
+    };
+    let text = list.map(told).join('');
     text += end === 'failed' ? writer.failed({ code: 'provider_error', message: 'It broke.' }, text !== '') ?? '' : writer.finished({ id: 'c', finish_reason: end as 'stop', usage });
     const lines = text.split('\n\n').filter((line) => line !== '').map((line) => line.slice(6));
     assert.equal(lines.includes('[DONE]'), end !== 'failed');
@@ -125,7 +151,7 @@ test('ui chat answer - whatever a model does is a stream that the AI SDK reads t
     assert.deepEqual(problems.map(String), end === 'failed' ? ['Error: It broke.'] : []);
     const said = (last?.parts ?? []).map((part) => (part.type === 'text' ? part.text : '')).join('');
     assert.equal(said, list.map((one) => (one.kind === 'text' ? one.text : '')).join(''));
-    assert.deepEqual((last?.parts ?? []).flatMap((part) => ('toolCallId' in part ? [[part.type, part.state]] : [])), list.flatMap((one) => (one.kind === 'call' ? [[`tool-${one.name}`, 'input-available']] : [])));
+    assert.deepEqual((last?.parts ?? []).flatMap((part) => ('toolCallId' in part ? [[part.type, part.state]] : [])), list.flatMap((one) => (one.kind === 'call' ? [[`tool-${one.name}`, one.then]] : [])));
     assert.ok((last?.parts ?? []).every((part) => part.type !== 'text' || part.state === 'done'));
   }), { seed: runSeed(), numRuns: 150 });
 });
