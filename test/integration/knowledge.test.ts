@@ -7,6 +7,7 @@ import { after, before, suite, test } from 'node:test';
 import { z } from 'zod';
 import { graphAnswer, indexedDocument, knowledgeDocument, searchAnswer } from '../../contracts/knowledge.ts';
 import { startDeployment, type ServiceCall, type TestDeployment } from '../harness/deployment.ts';
+import { envelopesOf } from '../harness/runtime.ts';
 
 const refused = z.object({ error: z.object({ code: z.string(), message: z.string(), details: z.looseObject({ field: z.string().optional() }).optional() }) });
 
@@ -91,6 +92,18 @@ suite('knowledge over HTTP', { timeout: 240_000 }, () => {
     assert.deepEqual(await search('treasure', { token: other.key }), []);
     assert.deepEqual(await codeAt('GET', `/v1/knowledge/documents/${id}`, { token: other.key }), [404, 'node_not_found']);
     assert.equal((await search('treasure')).length, 1);
+  });
+
+  test('knowledge - the agent of a session searches and reads what its deployment knows', async () => {
+    await post('handbook/Refunds.md', '# Refunds\nA quokka is refunded within 30 days.');
+    const reply = await on.service('POST', '/v1/chat', {
+      json: { session_id: 'asking', messages: [{ role: 'user', content: '/tool knowledge_search {"query":"quokka"}\n/tool knowledge_read {"id":"handbook-refunds"}' }] },
+    });
+    assert.equal(reply.status, 200, reply.body);
+    const results = envelopesOf(reply.body).filter(({ kind }) => kind === 'ToolResult').map(({ payload }) => payload);
+    assert.deepEqual(results.map((payload) => payload['is_error']), [false, false], JSON.stringify(results));
+    assert.match(JSON.stringify(results), /"id":"handbook-refunds","title":"Refunds","score":[\d.]+,"excerpt":"Refunds A quokka is refunded within 30 days\."/);
+    assert.match(JSON.stringify(results), /"path":"handbook\/Refunds\.md","content":"# Refunds\\nA quokka/);
   });
 
   test('knowledge - documents of many sizes, and of bytes that do not compress, come back as they went', async () => {

@@ -13,6 +13,8 @@ import { documentPath, documentsBody, graphAnswer, graphQuery, indexedDocument, 
 import { limits } from '../../contracts/limits.ts';
 import { deploymentId, knowledgeWorld, organizationId, type KnowledgeWorld, type TestKnowledge } from '../harness/knowledge.ts';
 import { codeOf, createCluster, createHost } from '../harness/memory-host.ts';
+import { draw, runSeed } from '../harness/seed.ts';
+import { queryOf, vaultOf } from '../harness/vault.ts';
 
 const listAnswer = z.object({ documents: z.array(z.object({ id: z.string(), path: z.string(), status: z.string() })) });
 type Use = (daemon: TestKnowledge, world: KnowledgeWorld) => Promise<void>;
@@ -288,3 +290,25 @@ test('knowledge tools - search and read what their own deployment knows, and are
   assert.equal(await codeOf(reading.run({ id: 'b' }, { ...context, deployment })), 'node_not_found');
   assert.equal(builtinTools({ fetchAllow: [] }).has('knowledge_search'), false);
 }));
+
+test('knowledge - 3,000 notes of installed packages\' text: those drawn are found by title and tag, and a restart answers alike without reading one', { timeout: 240_000 }, async (t) => {
+  const random = draw(runSeed());
+  t.diagnostic(`TROUPE_SEED=${random.seed}`);
+  const { notes } = vaultOf(3_000, random.seed);
+  await withKnowledge(async (daemon, world) => {
+    for (let at = 0; at < notes.length; at += limits.knowledgeBatchMax) assert.equal((await postAll(daemon, notes.slice(at, at + limits.knowledgeBatchMax))).status, 201);
+    await daemon.reader.flush();
+    const second = world.start();
+    for (let n = 0; n < 100; n++) {
+      const i = random.int(0, notes.length - 1);
+      // Its number stands in no other title; in a text it counts less.
+      assert.equal((await search(second, `note ${i}`))[0]?.title, `Note ${i}`);
+      assert.ok((await search(second, `topic${i % 401}`, 10)).every(({ title }) => Number(title.slice('Note '.length)) % 401 === i % 401));
+      const query = queryOf(notes, random);
+      assert.deepEqual(await search(second, query, 50), await search(daemon, query, 50), query);
+    }
+    const graph = graphAnswer.parse((await second.call('knowledge_graph', { query: { node: notes[0]?.path, depth: '5' } })).body);
+    assert.ok(graph.nodes.length > 20 && graph.nodes.every(({ depth, edge }) => (depth === 0) === (edge === undefined)));
+    assert.equal(second.counts.reads, 0);
+  })();
+});
