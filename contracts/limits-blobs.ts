@@ -38,8 +38,10 @@ export const blobLimits = {
   linkBodyWindowBytes: 512 * 1024,
   /** Bytes of one piece of a body on the link. */
   linkBodyPieceBytes: 64 * 1024,
-  /** Bytes of a body that have come at which its client is not read any further. What the listener has begun to read comes still: 5 MiB at most (measured). */
+  /** Bytes of a body that have come at which its client is not read any further. What one read of the listener brings comes still: 512 KiB. */
   bodyHeldBytes: 256 * 1024,
+  /** Half of the bytes, as Linux counts them, that the kernel holds of one connection before the gateway reads it: less than one read of uWebSockets.js (512 KiB) takes. */
+  receiveBufferBytes: 224 * 1024,
   /** Bytes, and milliseconds, of a refused body that are read and dropped so that its client sees the refusal; then the connection is closed with it. */
   bodyDropMaxBytes: 8 * 1024 * 1024,
   bodyDropMs: 2_000,

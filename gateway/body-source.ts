@@ -2,16 +2,16 @@
  * A request's body on its way through: read from the client as fast as whoever takes it says, never held whole.
  *
  * Guarantees: nothing is given on that was not allowed, in pieces of at most `limits.linkBodyPieceBytes`; while nobody takes it the client is not
- * read (what the listener has begun to read comes still: 5 MiB at most, measured with uWebSockets.js v20.49); what waits here counts among the
- * bodies of the process (bodies.ts). A connection that is left paused would never be read again: `drop` comes before every answer.
+ * read (what one read of the listener brings comes still: receive-buffer.ts); what waits here counts among the bodies of the process (bodies.ts). A connection that is left paused would never be read again: `drop` comes before every answer.
  */
 import { coded } from '../contracts/errors.ts';
 import { limits } from '../contracts/limits.ts';
 import type { HeldBody } from './bodies.ts';
+import { ByteQueue } from './byte-queue.ts';
 
 /** What takes a body. */
 export interface BodySink {
-  /** The next bytes; good as long as they are referred to. */
+  /** The next bytes: a view, good for this call. */
   piece(bytes: Uint8Array): void;
   /** That was all of it. */
   end(): void;
@@ -42,8 +42,7 @@ export class BodySource {
   readonly #connection: BodyConnection;
   readonly #options: BodySourceOptions;
   #phase: Phase = { name: 'waiting' };
-  #queue: Buffer[] = [];
-  #queued = 0;
+  readonly #queue = new ByteQueue();
   #bytes = 0;
   #allowed = 0;
   #complete = false;
@@ -75,9 +74,8 @@ export class BodySource {
    * `limits.bodyDropMs`: what a client still sends behind an answer may keep it from seeing that.
    */
   drop(): Promise<boolean> {
-    this.#give(this.#queued);
-    this.#queue = [];
-    this.#queued = 0;
+    this.#give(this.#queue.length);
+    this.#queue.drop();
     const { promise, resolve } = Promise.withResolvers<boolean>();
     const timer = setTimeout(() => settle(false), limits.bodyDropMs);
     const settle = (complete: boolean): void => {
@@ -104,26 +102,20 @@ export class BodySource {
     if (this.#bytes > this.#options.maxBytes) return this.#fail(coded('payload_too_large'));
     if (!this.#options.held.take(chunk.byteLength)) return this.#fail(coded('overloaded'));
     // Copied: the listener takes the chunk back when this call returns.
-    if (chunk.byteLength > 0) this.#queue.push(Buffer.from(new Uint8Array(chunk)));
-    this.#queued += chunk.byteLength;
+    this.#queue.push(new Uint8Array(chunk));
     this.#pass();
   }
 
   #pass(): void {
     const phase = this.#phase;
     if (phase.name === 'flowing') {
-      while (this.#allowed > 0) {
-        const first = this.#queue[0];
-        if (first === undefined) break;
-        const piece = first.subarray(0, Math.min(this.#allowed, limits.linkBodyPieceBytes));
-        if (piece.length === first.length) this.#queue.shift();
-        else this.#queue[0] = first.subarray(piece.length);
+      while (this.#allowed > 0 && this.#queue.length > 0) {
+        const piece = this.#queue.take(Math.min(this.#allowed, limits.linkBodyPieceBytes));
         this.#allowed -= piece.length;
-        this.#queued -= piece.length;
         this.#give(piece.length);
         phase.sink.piece(piece);
       }
-      if (this.#complete && this.#queued === 0 && !this.#told) {
+      if (this.#complete && this.#queue.length === 0 && !this.#told) {
         this.#told = true;
         phase.sink.end();
       }
@@ -133,7 +125,7 @@ export class BodySource {
 
   /** Reads the client or does not. */
   #flow(): void {
-    const paused = this.#phase.name !== 'dropping' && !this.#complete && (this.#allowed === 0 || this.#queued >= limits.bodyHeldBytes);
+    const paused = this.#phase.name !== 'dropping' && !this.#complete && (this.#allowed === 0 || this.#queue.length >= limits.bodyHeldBytes);
     if (paused === this.#paused || this.#options.gone.aborted) return;
     this.#paused = paused;
     if (paused) this.#connection.pause();

@@ -3,6 +3,7 @@
  *
  * Guarantee: either every listener listens or none does.
  */
+import { boundReceiveBuffers } from './receive-buffer.ts';
 import { startServer, type Server, type ServerOptions } from './server.ts';
 import type { StreamConnection } from './stream.ts';
 
@@ -20,7 +21,11 @@ export interface Listeners extends Omit<Server, 'port' | 'sockets'> {
 export const startListeners = async (listeners: readonly ListenerOptions[], shared: Omit<ServerOptions, keyof ListenerOptions>): Promise<Listeners> => {
   const servers: Server[] = [];
   try {
-    for (const listener of listeners) servers.push(await startServer({ ...shared, ...listener }));
+    for (const listener of listeners) {
+      const server = await startServer({ ...shared, ...listener });
+      servers.push(server);
+      await boundReceiveBuffers(server.port);
+    }
   } catch (error) {
     for (const server of servers) server.close();
     throw error;

@@ -8,7 +8,8 @@ import type { CodedError } from '../../contracts/errors.ts';
 import { limits } from '../../contracts/limits.ts';
 
 type Phase =
-  | { readonly name: 'unread' | 'open' | 'complete' | 'left' }
+  /** `empty`: complete before anybody read it, as the end of a body needs no grant. */
+  | { readonly name: 'unread' | 'empty' | 'open' | 'complete' | 'left' }
   | { readonly name: 'failed'; readonly error: CodedError };
 
 export class RequestBody implements AsyncIterable<Buffer> {
@@ -26,6 +27,7 @@ export class RequestBody implements AsyncIterable<Buffer> {
 
   /** The next bytes, copied here; none at all = it is complete. */
   push(bytes: Buffer): void {
+    if (this.#phase.name === 'unread' && bytes.length === 0) this.#phase = { name: 'empty' };
     if (this.#phase.name !== 'open') return;
     if (bytes.length === 0) this.#phase = { name: 'complete' };
     else this.#pieces.push(Buffer.from(bytes));
@@ -34,13 +36,17 @@ export class RequestBody implements AsyncIterable<Buffer> {
 
   /** No more comes; of a body that was complete nobody hears it. */
   fail(error: CodedError): void {
-    if (this.#phase.name === 'complete' || this.#phase.name === 'left') return;
+    if (this.#phase.name === 'empty' || this.#phase.name === 'complete' || this.#phase.name === 'left') return;
     this.#phase = { name: 'failed', error };
     this.#wake?.();
   }
 
   async *[Symbol.asyncIterator](): AsyncGenerator<Buffer, void, undefined> {
     if (this.#phase.name === 'failed') throw this.#phase.error;
+    if (this.#phase.name === 'empty') {
+      this.#phase = { name: 'left' };
+      return;
+    }
     if (this.#phase.name !== 'unread') throw new TypeError('A body was read twice.');
     this.#phase = { name: 'open' };
     this.#grant(limits.linkBodyWindowBytes);
