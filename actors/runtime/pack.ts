@@ -18,12 +18,12 @@ export const pack = (data: Uint8Array, plainMax: number): Uint8Array | undefined
   return packed.byteLength <= limits.packedMaxBytes ? packed : undefined;
 };
 
-/** What `pack` was given. Throws `journal_unreadable` for bytes that look packed and are not, or hold more than `max`. */
-export const unpack = (data: Uint8Array, max: number): Uint8Array => {
+/** What `pack` was given. Throws `code` for bytes that look packed and are not, or hold more than `max`. */
+export const unpack = (data: Uint8Array, max: number, code: 'journal_unreadable' | 'bad_request' = 'journal_unreadable'): Uint8Array => {
   if (!isPacked(data)) return data;
   try {
     return gunzipSync(data, { maxOutputLength: max });
   } catch (cause) {
-    throw coded('journal_unreadable', 'A packed message cannot be read.', { cause });
+    throw coded(code, 'A packed message cannot be read.', { cause });
   }
 };

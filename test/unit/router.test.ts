@@ -1,10 +1,13 @@
 /** The router against an engine and a request path that do what the test says. */
 import assert from 'node:assert/strict';
+import { randomBytes } from 'node:crypto';
 import { test } from 'node:test';
+import { gzipSync } from 'node:zlib';
 import type { Msg, NatsConnection } from 'nats';
 import { z } from 'zod';
 import { createRouter, type Actors } from '../../actors/runtime/cluster/router.ts';
 import { decodeTell } from '../../actors/runtime/cluster/tell.ts';
+import { decodeOwnerRequest, encodeOwnerRequest } from '../../actors/runtime/cluster/wire.ts';
 import { defineActor } from '../../actors/runtime/define.ts';
 import type { Engine, Message } from '../../actors/runtime/message.ts';
 import type { Lean, LeanRequestOptions } from '../../actors/runtime/nats/lean.ts';
@@ -152,12 +155,25 @@ test('router - more than limits.remoteAsksMax waiting asks are refused with over
   for (const settled of await Promise.allSettled(waiting)) assert.equal(settled.status, 'rejected');
 });
 
-test('router - input beyond limits.commandMaxBytes is refused before it is sent', async () => {
+test('router - an ask beyond limits.commandPlainMaxBytes and a tell beyond limits.commandMaxBytes are refused before they are sent', async () => {
   const r = rig({ remote: [{}] });
-  const input = { text: 'x'.repeat(limits.commandMaxBytes) };
-  await assert.rejects(r.actors.ask({ address, command: 'add', input, principal: { kind: 'system' } }), { code: 'payload_too_large' });
-  await assert.rejects(r.actors.tell(address, 'add', input, 'id'), { code: 'payload_too_large' });
+  const ask = (text: string): Promise<unknown> => r.actors.ask({ address, command: 'add', input: { text }, principal: { kind: 'system' } });
+  await assert.rejects(ask('x'.repeat(limits.commandPlainMaxBytes)), { code: 'payload_too_large' });
+  // What does not get smaller has to fit as it is.
+  await assert.rejects(ask(randomBytes(limits.packedMaxBytes).toString('base64').slice(0, limits.commandPlainMaxBytes - 1_024)), { code: 'payload_too_large' });
+  await assert.rejects(r.actors.tell(address, 'add', { text: 'x'.repeat(limits.commandMaxBytes) }, 'id'), { code: 'payload_too_large' });
   assert.equal(r.requests.length + r.tells.length, 0);
+});
+
+test('router - an ask of a host too large for a message is packed, and the host reads what was asked', async () => {
+  const input = { text: 'x'.repeat(limits.commandMaxBytes) };
+  const data = encodeOwnerRequest({ input, principal: { kind: 'system' }, deadlineMs: 1_000 });
+  assert.ok(data.length < limits.commandMaxBytes);
+  const message = { data, string: () => Buffer.from(data).toString('utf8') } as unknown as Msg;
+  assert.deepEqual(decodeOwnerRequest(message).input, input);
+  // A little that becomes much is not read.
+  const bomb = gzipSync(Buffer.alloc(limits.commandPlainMaxBytes + 1, 0x20));
+  assert.throws(() => decodeOwnerRequest({ data: bomb, string: () => '' } as unknown as Msg), { code: 'bad_request' });
 });
 
 test('router - a tell goes to the inbox of the actor\'s partition under its id, also when the actor is here', async () => {

@@ -60,7 +60,7 @@ export const encodeOwnerRequest = (request: OwnerRequest): Uint8Array => {
 /** Throws `payload_too_large`, `bad_request`, `validation_error`. */
 export const decodeOwnerRequest = (msg: Msg): OwnerRequest => {
   if (msg.data.length > limits.packedMaxBytes) throw coded('payload_too_large');
-  const plain = unpack(msg.data, limits.commandPlainMaxBytes);
+  const plain = unpack(msg.data, limits.commandPlainMaxBytes, 'bad_request');
   if (plain === msg.data && plain.length > limits.commandMaxBytes) throw coded('payload_too_large');
   const request = parseJson(Buffer.from(plain.buffer, plain.byteOffset, plain.byteLength).toString('utf8'));
   if (typeof request !== 'object' || request === null) throw coded('validation_error');
