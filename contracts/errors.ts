@@ -75,6 +75,7 @@ export const errors = {
   // sessions
   session_not_found: refusal(404, 'There is no such session.', 'never', 4010),
   fork_too_deep: refusal(400, 'A branch of a branch of a branch … has an end. Branch from an earlier one.'),
+  too_many_branches: refusal(400, 'The session can have no more branches.'),
   memory_full: refusal(400, 'The session can remember no more.'),
   sequence_retired: refusal(410, 'That position is not in the retained stream.', 'never', 4005),
   session_busy: refusal(429, 'Too many messages are waiting in this session.', 'later'),

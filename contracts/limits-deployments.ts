@@ -3,6 +3,11 @@ export const deploymentLimits = {
   // --- forks -------------------------------------------------------------------------------------------------------
   /** Forks of forks. More: `fork_too_deep`. */
   forkDepthMax: 16,
+  /** Branches of one session besides `main`. More: `too_many_branches`. Those made at the same moment may exceed it by as many. */
+  sessionBranchesMax: 256,
+  /** Characters of one text in a session's state as it is shown, and bytes of the whole, for which texts are cut shorter: `cut` says so. */
+  sessionStateTextMaxChars: 64 * 1024,
+  sessionStateMaxBytes: 4 * 1024 * 1024,
   // --- client streams ----------------------------------------------------------------------------------------------
   /** Characters of a stream id, of an event's kind, of an idempotency key (decisions, Deployment services). More: `invalid_argument`. */
   streamIdMaxChars: 256,

@@ -27,6 +27,14 @@ export const sendInput = z.strictObject({
 export const sessionDeployment = z.strictObject({ id: z.string(), session_id: z.string(), branch: z.string() });
 export type SessionDeployment = z.infer<typeof sessionDeployment>;
 
+/** A journal that holds part of a branch's past: its branch's events up to `at`, which with those of the journals before it are `count` that clients see. */
+export const branchPast = z.strictObject({ sid: z.string(), branch: z.string(), at: z.string(), count: z.int().nonnegative() });
+export type BranchPast = z.infer<typeof branchPast>;
+/** Journals of a branch's past, the oldest first: at least the one it was forked from. */
+const branchPasts = z.array(branchPast).min(1).max(limits.forkDepthMax);
+/** Whether a branch is offered tools that act outside of its session. */
+export const branchEffects = z.enum(['armed', 'disarmed']);
+
 const importedCall = z.strictObject({ call_id: z.string(), name: z.string(), arguments: z.unknown() });
 /** A message of before the session, as its client brought it. */
 export const importedMessage = z.discriminatedUnion('role', [
@@ -104,6 +112,17 @@ export const sessionCommands = {
     }),
     output: sessionMemory,
   },
+  /**
+   * Makes this actor a branch of the session `from` (a key), as that was after its event `number`; `past` says where readers find the events of
+   * before, the last of them being `from`. `conflict` if the key is taken, `session_not_found` if `from` was no session there.
+   * `created_at`: Unix milliseconds.
+   */
+  branch: {
+    input: z.strictObject({
+      deployment: sessionDeployment, from: z.string(), number: z.int().positive(), past: branchPasts, user_id: z.string(), effects: branchEffects,
+    }),
+    output: z.strictObject({ created_at: z.int() }),
+  },
   /** Oldest first. Journals nothing. `session_not_found` where nobody made it. */
   memories: { input: z.strictObject({}), output: z.strictObject({ memories: z.array(sessionMemory) }) },
 } as const;
@@ -135,6 +154,14 @@ export const sessionEvents = {
     agent_id: z.string(), created_at_unix: z.int(),
     /** Of a deployment's session; then anybody of the organization may watch it and speak in it. */
     deployment: sessionDeployment.optional(),
+  }),
+  /**
+   * The first event of a branch, in its own journal; nothing is journaled where it was forked from. What is before it is in the journals of `past`:
+   * of each the events up to its `at`. `past_count`: how many of them clients see. `user_id`: who branched.
+   */
+  BranchCreated: z.strictObject({
+    sid: z.string(), deployment: sessionDeployment, from_branch: z.string(), from_sid: z.string(), at: z.string(), past: branchPasts, past_count: z.int().nonnegative(),
+    user_id: z.string(), agent_id: z.string(), model: z.string(), effects: branchEffects,
   }),
   /** What was said before the session was made, as its client told it. */
   HistoryImported: z.strictObject({ messages: z.array(importedMessage) }),

@@ -6,7 +6,7 @@
  */
 import { LRUCache } from 'lru-cache';
 import { limits } from '../../contracts/limits.ts';
-import { sessionEvents, type SessionDeployment } from '../../contracts/session.ts';
+import { sessionEvents, type BranchPast, type SessionDeployment } from '../../contracts/session.ts';
 import { addressTokens, type ActorAddress } from '../../contracts/subjects.ts';
 import { decodeCommit } from '../runtime/commit.ts';
 import type { Journal } from '../runtime/store.ts';
@@ -27,9 +27,21 @@ const anybody = Symbol('anybody');
 type Owner = string | typeof anybody;
 
 /** What the first commits say: what made the session, that nobody made it, or that the beginning is gone. */
-export type Found = { readonly name: 'made'; readonly user_id: string; readonly deployment?: SessionDeployment | undefined } | { readonly name: 'nobody' } | { readonly name: 'trimmed' };
+export type Found = Made | { readonly name: 'nobody' } | { readonly name: 'trimmed' };
+export interface Made {
+  readonly name: 'made';
+  readonly user_id: string;
+  readonly deployment?: SessionDeployment | undefined;
+  /** Of a branch: where the events of before are. */
+  readonly past?: readonly BranchPast[] | undefined;
+}
 
-const creation = sessionEvents.SessionCreated.pick({ user_id: true, deployment: true }).loose();
+/** What makes a session: of its own, or as a branch of another. */
+const creations = {
+  SessionCreated: sessionEvents.SessionCreated.pick({ user_id: true, deployment: true }).loose(),
+  BranchCreated: sessionEvents.BranchCreated.pick({ user_id: true, deployment: true, past: true }).loose(),
+} as const;
+const isCreation = (kind: string): kind is keyof typeof creations => Object.hasOwn(creations, kind);
 
 /** The beginning of a session's journal. Throws `journal_unavailable`. */
 export const findCreation = async (journal: Pick<Journal, 'firstFrom'>, subject: string): Promise<Found> => {
@@ -39,8 +51,7 @@ export const findCreation = async (journal: Pick<Journal, 'firstFrom'>, subject:
     const message = await journal.firstFrom(subject, from);
     if (message === undefined) return { name: 'nobody' };
     const commit = decodeCommit(message.data);
-    const created = commit.ev.find((event) => event.k === 'SessionCreated');
-    if (created !== undefined) return { name: 'made', ...creation.parse(created.d) };
+    for (const { k, d } of commit.ev) if (isCreation(k)) return { name: 'made', ...creations[k].parse(d) };
     if (commits === 0 && commit.n > 1) return { name: 'trimmed' };
     from = message.seq + 1;
   }
@@ -54,7 +65,7 @@ export const createOwners = ({ journal, askActor }: OwnersOptions): Owners => {
   return {
     owns: async (address, subject, sub) => {
       const key = addressTokens(address);
-      const known = remembered.get(key);
+      const known = remembered.get(key) ?? remembered.get(`${key} ${sub}`);
       if (known !== undefined) return isOf(known.owner, sub);
       const found = await findCreation(journal, subject);
       switch (found.name) {
@@ -65,9 +76,12 @@ export const createOwners = ({ journal, askActor }: OwnersOptions): Owners => {
           remembered.set(key, { owner });
           return isOf(owner, sub);
         }
-        case 'trimmed':
-          // Not remembered: whether it is this user's or a deployment's remains unknown.
-          return (await askActor?.(address, sub)) ?? false;
+        case 'trimmed': {
+          // Of this user alone: whether it is theirs or a deployment's remains unknown.
+          const owns = (await askActor?.(address, sub)) ?? false;
+          if (owns) remembered.set(`${key} ${sub}`, { owner: sub });
+          return owns;
+        }
       }
     },
   };

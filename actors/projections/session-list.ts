@@ -66,6 +66,10 @@ export interface DeploymentSessionPage {
 
 type Counted = Pick<SessionRow, 'sid' | 'created_at' | 'last_event_at'> & { readonly session_id: string; readonly branch: string; readonly event_count: string };
 
+const shownOf = (row: Counted): RuntimeSession => ({
+  id: row.session_id, branch: row.branch, event_count: Number(row.event_count), created_at: row.created_at.toISOString(), last_event_at: row.last_event_at.toISOString(),
+});
+
 /** `limit`: 1 to `limits.deploymentSessionsMax`. Throws `invalid_argument` (cursor), `upstream_unavailable`. */
 export const listDeploymentSessions = async (
   sql: Sql, { org, deploymentId, limit, cursor }: { readonly org: string; readonly deploymentId: string; readonly limit: number; readonly cursor?: string | undefined },
@@ -80,9 +84,24 @@ export const listDeploymentSessions = async (
   const page = rows.slice(0, limit);
   const last = page.at(-1);
   return {
-    sessions: page.map((row) => ({
-      id: row.session_id, branch: row.branch, event_count: Number(row.event_count), created_at: row.created_at.toISOString(), last_event_at: row.last_event_at.toISOString(),
-    })),
+    sessions: page.map(shownOf),
     nextCursor: rows.length > limit && last !== undefined ? encodeCursor(last) : null,
   };
+};
+
+export interface BranchRow extends RuntimeSession {
+  /** Of a branch: which it was forked from, and at the event of which id. */
+  readonly from: string | null;
+  readonly at: string | null;
+  readonly effects: 'armed' | 'disarmed';
+}
+
+/** A session's branches, `main` and then the oldest first: all of them, as they are bounded (`limits.sessionBranchesMax`). Throws `upstream_unavailable`. */
+export const listBranches = async (sql: Sql, { org, deploymentId, session }: { readonly org: string; readonly deploymentId: string; readonly session: string }): Promise<readonly BranchRow[]> => {
+  const rows = await answered(sql<(Counted & Pick<SessionRow, 'from_branch' | 'fork_at' | 'armed'>)[]>`
+    select sid, session_id, branch, event_count, created_at, last_event_at, from_branch, fork_at, armed
+    from troupe.sessions
+    where org = ${encodeToken(org)} and deployment_id = ${deploymentId} and session_id = ${session}
+    order by from_branch is not null, created_at, sid`);
+  return rows.map((row) => ({ ...shownOf(row), from: row.from_branch, at: row.fork_at, effects: row.armed ? 'armed' : 'disarmed' }));
 };

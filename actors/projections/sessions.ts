@@ -27,8 +27,12 @@ export interface SessionRow {
   readonly deployment_id: string | null;
   readonly session_id: string | null;
   readonly branch: string | null;
-  /** Events that a deployment's clients see. */
+  /** Events that a deployment's clients see, those of a branch's past among them. */
   readonly event_count: number;
+  /** Of a branch: which it was forked from, at the event of which id; whether it may act outside. */
+  readonly from_branch: string | null;
+  readonly fork_at: string | null;
+  readonly armed: boolean;
   readonly created_at: Date;
   readonly last_event_at: Date;
   readonly state: SessionSummary['state'];
@@ -67,9 +71,17 @@ const created = (at: Date, key: Pick<SessionRow, 'org' | 'sid'>, payload: Readon
   return {
     ...key, user_id: event.user_id, project_id: shown(event.project_id), label: event.label === null ? null : shown(event.label), model: shown(event.model),
     agent_id: shown(event.agent_id), deployment_id: event.deployment?.id ?? null, session_id: event.deployment?.session_id ?? null, branch: event.deployment?.branch ?? null, event_count: 1,
+    from_branch: null, fork_at: null, armed: true,
     created_at: at, last_event_at: at, state: 'idle', turns: 0, ended: 0, completed: 0, errored: 0, service_days: 0, last_service_day: -1,
     input_tokens: 0, output_tokens: 0, cost_cents: 0, run_id: null, waiting: 0,
   };
+};
+
+/** A branch: its counts begin with it, but for its events. */
+const branched = (at: Date, key: Pick<SessionRow, 'org' | 'sid'>, payload: Readonly<Record<string, unknown>>): SessionRow | undefined => {
+  const { deployment, agent_id, model, from_branch, at: forkAt, past_count: past, effects } = sessionEvents.BranchCreated.parse(payload);
+  const row = created(at, key, { user_id: deployment.id, project_id: deployment.id, label: null, model, agent_id, created_at_unix: Math.floor(at.getTime() / 1_000), deployment });
+  return row === undefined ? undefined : { ...row, event_count: past + 1, from_branch, fork_at: forkAt, armed: effects === 'armed' };
 };
 
 const dayMs = 86_400_000;
@@ -119,6 +131,7 @@ export const foldSession = (
 ): SessionRow | undefined => {
   const time = new Date(at);
   if (event.k === 'SessionCreated') return row ?? created(time, key, upcast(event));
+  if (event.k === 'BranchCreated') return row ?? branched(time, key, upcast(event));
   if (row === undefined) return undefined;
   const next = changed(row, event, at, upcast);
   return { ...next, event_count: row.event_count + (isClientKind(event.k) ? 1 : 0), last_event_at: time > row.last_event_at ? time : row.last_event_at };
@@ -161,7 +174,7 @@ const apply = async (tx: TransactionSql, commits: readonly ProjectedCommit[], up
   const written = [...touched].map((key) => rows.get(key)).filter((row) => row !== undefined);
   if (written.length === 0) return;
   await tx`
-    insert into troupe.sessions ${tx(written, 'org', 'sid', 'user_id', 'project_id', 'label', 'model', 'agent_id', 'deployment_id', 'session_id', 'branch', 'event_count', 'created_at', 'last_event_at', 'state', 'turns', 'ended', 'completed', 'errored', 'service_days', 'last_service_day', 'input_tokens', 'output_tokens', 'cost_cents', 'run_id', 'waiting')}
+    insert into troupe.sessions ${tx(written, 'org', 'sid', 'user_id', 'project_id', 'label', 'model', 'agent_id', 'deployment_id', 'session_id', 'branch', 'event_count', 'from_branch', 'fork_at', 'armed', 'created_at', 'last_event_at', 'state', 'turns', 'ended', 'completed', 'errored', 'service_days', 'last_service_day', 'input_tokens', 'output_tokens', 'cost_cents', 'run_id', 'waiting')}
     on conflict (org, sid) do update set
       event_count = excluded.event_count, last_event_at = excluded.last_event_at, state = excluded.state, turns = excluded.turns, ended = excluded.ended, completed = excluded.completed,
       errored = excluded.errored, service_days = excluded.service_days, last_service_day = excluded.last_service_day, input_tokens = excluded.input_tokens,

@@ -41,9 +41,11 @@ export interface LoopDeps {
   readonly metered?: boolean;
 }
 
-/** The tools of a session. */
-export const toolsOf = (deps: Pick<LoopDeps, 'tools' | 'deploymentTools'>, { deployment }: Pick<SessionState, 'deployment'>): Tools =>
-  (deployment === null ? deps.tools : deps.deploymentTools ?? deps.tools);
+/** The tools of a session; of a branch without effects those that act nowhere else. */
+export const toolsOf = (deps: Pick<LoopDeps, 'tools' | 'deploymentTools'>, { deployment, armed }: Pick<SessionState, 'deployment' | 'armed'>): Tools => {
+  const tools = deployment === null ? deps.tools : deps.deploymentTools ?? deps.tools;
+  return armed ? tools : new Map([...tools].filter(([, { outward }]) => !outward));
+};
 
 type Finish = PayloadOf<SessionEvents['RunFinished']>['finish_reason'];
 

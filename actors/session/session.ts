@@ -20,6 +20,7 @@ import { webhookAddress } from '../organization/notify.ts';
 import { defineActor, type EffectContext, type Turn } from '../runtime/define.ts';
 import { runCall } from '../tools/call.ts';
 import type { Tools } from '../tools/tool.ts';
+import { branch } from './branch.ts';
 import { converse, remember, wake } from './converse.ts';
 import { activity, approve, cancelRun, deny, resume, resumed, startNext, stepDone, takeCall, toolDone, toolsOf, totalUsage } from './loop.ts';
 import { runStep, stepInput, stepOutput, streamingRun } from './model.ts';
@@ -92,7 +93,7 @@ export const session = (deps: SessionDeps) => {
     events: sessionEvents,
     initial: (self: ActorAddress): SessionState => initialSession(self.key),
     apply: fold,
-    stateVersion: 2,
+    stateVersion: 3,
     idleMs: deps.idleMs ?? limits.sessionIdleMs,
     feed: { kinds: feedKinds, running: (state) => state.run !== null },
     effects: (effect) => ({
@@ -171,6 +172,11 @@ export const session = (deps: SessionDeps) => {
       }),
       converse: command({ ...sessionCommands.converse, access: 'system', handle: (turn, input) => converse(turn, deps, input) }),
       remember: command({ ...sessionCommands.remember, access: 'system', handle: (turn, input) => remember(turn, input) }),
+      branch: command({
+        ...sessionCommands.branch, access: 'system',
+        fork: ({ from, number }) => ({ key: from, number }),
+        handle: (turn, input) => branch(turn, input),
+      }),
       memories: command({
         ...sessionCommands.memories, access: 'system',
         handle: ({ state }) => {

@@ -13,6 +13,7 @@ import { limits } from '../../contracts/limits.ts';
 import type { ChatSession, SessionDeployment, sessionEvents, SessionEventKind, SessionMemory } from '../../contracts/session.ts';
 import type { usage } from '../../contracts/stream.ts';
 import type { EventMeta } from '../runtime/define.ts';
+import { endedCall } from '../tools/call.ts';
 
 export type Usage = z.infer<typeof usage>;
 export type SessionEvents = typeof sessionEvents;
@@ -110,6 +111,8 @@ export interface SessionState {
   readonly beginnings: readonly TurnBeginning[];
   /** Id of the first event that came before the next message and because of it; '' = none. */
   readonly opening: string;
+  /** False: a branch that may not act outside of its session. */
+  readonly armed: boolean;
 }
 
 const noUsage: Usage = { input_tokens: 0, output_tokens: 0, cost_cents: 0 };
@@ -119,7 +122,7 @@ export const addUsage = (a: Usage, b: Usage): Usage => ({
 
 export const initialSession = (key = ''): SessionState => ({
   key, session: null, deployment: null, label: null, model: '', system: null, history: [], historyChars: 0, queue: [], seen: [], run: null, usage: noUsage, turns: 0,
-  awake: false, memories: [], memoryChars: 0, beginnings: [], opening: '',
+  awake: false, memories: [], memoryChars: 0, beginnings: [], opening: '', armed: true,
 });
 
 /** What tells two messages apart. */
@@ -169,6 +172,20 @@ const inRun = (state: SessionState, runId: string, change: (run: Run) => Run): S
 const ended = (state: SessionState, runId: string, usageOfRun: Usage): SessionState =>
   (state.run?.run_id === runId ? { ...state, run: null, usage: addUsage(state.usage, usageOfRun), awake: true } : state);
 
+const historyCall = ({ call_id, name, arguments: args }: Call): HistoryCall => ({ call_id, name, arguments: args });
+
+/** What a branch keeps of a turn that ran where it begins: what was said, and for every open call that it has no result. */
+const cutShort = (state: SessionState): Pick<SessionState, 'history' | 'historyChars'> => {
+  const { run, history, historyChars } = state;
+  if (run === null) return { history, historyChars };
+  const said: HistoryMessage[] = run.phase === 'model' && (run.text !== '' || run.calls.length > 0) ? [{ role: 'assistant', text: run.text, calls: run.calls.map(historyCall) }] : [];
+  const results = run.calls.filter(({ status }) => status !== 'ended').map((call): HistoryMessage => ({
+    role: 'tool', call_id: call.call_id, name: call.name, is_error: true,
+    text: JSON.stringify({ error: endedCall('The session was branched before this call ended.', call.status === 'running') }),
+  }));
+  return [...said, ...results].reduce<Pick<SessionState, 'history' | 'historyChars'>>((kept, message) => remember(kept, message), { history, historyChars });
+};
+
 type Fold = { readonly [K in SessionEventKind]: (state: SessionState, payload: Payload<K>, meta: EventMeta) => SessionState };
 
 /** The turn's beginning, where a deployment's client began it. */
@@ -190,6 +207,12 @@ export const fold: Fold = {
       sid: e.deployment === undefined ? e.agent_id.slice('agent-'.length) : state.key,
       agent_id: e.agent_id, user_id: e.user_id, project_id: e.project_id, created_at_unix: e.created_at_unix,
     },
+  }),
+  // On the state of its origin. History, memories, model and instructions are the branch's too; a turn, what waits, and every count are not.
+  BranchCreated: (state, e, meta) => ({
+    ...initialSession(e.sid), ...cutShort(state), session: state.session === null ? null : { ...state.session, sid: e.sid, created_at_unix: Math.floor(meta.at / 1_000) },
+    deployment: e.deployment, label: state.label, model: state.model, system: state.system, memories: state.memories, memoryChars: state.memoryChars,
+    awake: true, armed: e.effects === 'armed',
   }),
   HistoryImported: (state, e) => ({
     ...state, awake: true, ...e.messages.reduce<Pick<SessionState, 'history' | 'historyChars'>>((kept, message) => remember(kept, message), state),
@@ -230,7 +253,7 @@ export const fold: Fold = {
   AssistantMessage: (state, e) => {
     if (state.run?.run_id !== e.run_id) return state;
     const { run } = state;
-    const calls = run.calls.map((c): HistoryCall => ({ call_id: c.call_id, name: c.name, arguments: c.arguments }));
+    const calls = run.calls.map(historyCall);
     const kept = e.content === '' && calls.length === 0 ? {} : remember(state, { role: 'assistant', text: e.content, calls });
     return { ...state, ...kept, awake: true, run: { ...run, phase: 'tools', text: '', usage: addUsage(run.usage, e.usage), input_tokens: e.usage.input_tokens } };
   },

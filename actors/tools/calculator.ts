@@ -10,6 +10,7 @@ export const calculator = defineTool({
   parameters: z.strictObject({ expression: z.string().min(1).max(limits.calculationMaxChars) }),
   needsApproval: false,
   idempotent: true,
+  outward: false,
   preview: ({ expression }) => `Calculate ${expression}`,
   run: async ({ expression }) => {
     const { text, exact } = decimal(evaluate(expression));

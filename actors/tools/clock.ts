@@ -9,6 +9,7 @@ export const clock = defineTool({
   parameters: z.strictObject({ time_zone: z.string().max(64).optional() }),
   needsApproval: false,
   idempotent: true,
+  outward: false,
   preview: () => 'Read the clock.',
   run: async ({ time_zone: zone }, context) => {
     const now = new Date(context.now());

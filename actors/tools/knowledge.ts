@@ -23,6 +23,7 @@ export const knowledgeTools = (reader: Pick<KnowledgeReader, 'search' | 'documen
     }),
     needsApproval: false,
     idempotent: true,
+    outward: false,
     preview: ({ query }) => `Search the documents for: ${query}`,
     run: async ({ query, limit }, context) => {
       const { org, id } = deploymentOf(context);
@@ -35,6 +36,7 @@ export const knowledgeTools = (reader: Pick<KnowledgeReader, 'search' | 'documen
     parameters: z.strictObject({ id: nodeId }),
     needsApproval: false,
     idempotent: true,
+    outward: false,
     preview: ({ id }) => `Read the document ${id}`,
     run: async ({ id: node }, context) => {
       const { org, id } = deploymentOf(context);

@@ -31,6 +31,7 @@ export const memorySearch = defineTool({
   }),
   needsApproval: false,
   idempotent: true,
+  outward: false,
   preview: ({ query }) => `Search the memory for: ${query}`,
   run: async (args, context) => {
     const { facts } = agentCommands.recall.output.parse(await context.agent('recall', args));

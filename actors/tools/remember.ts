@@ -19,6 +19,7 @@ export const remember = defineTool({
   }),
   needsApproval: false,
   idempotent: true,
+  outward: false,
   operations: ['file_write'],
   preview: ({ fact }) => `Remember: ${fact}`,
   run: async ({ fact, relevance = plainRelevance }, { deployment }) => {

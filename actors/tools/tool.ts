@@ -4,6 +4,9 @@
  *
  * `idempotent` decides what a lost host means: an idempotent tool is run again with the same `id`; any other is never run
  * twice, and the model is told that it may have run.
+ *
+ * `outward`: whether it may change anything, or be seen, outside of its session. A branch of a session that was not allowed effects is not offered
+ * such tools; who does not say is taken as one.
  */
 import { z } from 'zod';
 import { limits } from '../../contracts/limits.ts';
@@ -43,6 +46,8 @@ export interface ToolSpec<P extends z.ZodType> {
   readonly parameters: P;
   readonly needsApproval: boolean;
   readonly idempotent: boolean;
+  /** Default true. False: it only reads what is here, or changes nothing but its session. */
+  readonly outward?: boolean;
   /** What a deployment's gates are asked about besides `tool_execution`. Default none. */
   readonly operations?: readonly Operation[];
   /** What a person is asked to approve, one or two sentences of plain text. */
@@ -58,6 +63,7 @@ export interface Tool {
   readonly schema: Readonly<Record<string, unknown>>;
   readonly needsApproval: boolean;
   readonly idempotent: boolean;
+  readonly outward: boolean;
   readonly operations: readonly Operation[];
   /** What is wrong with the arguments, for the model; undefined = nothing. */
   problem(args: unknown): string | undefined;
@@ -77,6 +83,7 @@ export const defineTool = <P extends z.ZodType>(spec: ToolSpec<P>): Tool => ({
   schema: z.toJSONSchema(spec.parameters, { io: 'input' }),
   needsApproval: spec.needsApproval,
   idempotent: spec.idempotent,
+  outward: spec.outward ?? true,
   operations: spec.operations ?? [],
   problem: (args) => {
     const parsed = spec.parameters.safeParse(args);

@@ -140,7 +140,7 @@ test('documents - AsyncAPI has every envelope of the stream under its direction,
 
 test('documents - run as programs, they print JSON and nothing else', () => {
   for (const name of ['openapi', 'asyncapi']) {
-    const printed = execFileSync(process.execPath, [join(root, 'contracts', `${name}.ts`)], { encoding: 'utf8' });
+    const printed = execFileSync(process.execPath, [join(root, 'contracts', `${name}.ts`)], { encoding: 'utf8', maxBuffer: 16 * 1024 * 1024 });
     assert.ok(Object.hasOwn(JSON.parse(printed) as object, name));
   }
 });

@@ -16,8 +16,17 @@ export interface SessionBranch {
   readonly session_id: string;
   readonly branch: string;
   readonly address: ActorAddress;
-  /** Journals whose events come before its own, the oldest first: of each those up to `upTo`. Empty for `main`. */
-  readonly past: readonly { readonly address: ActorAddress; readonly upTo: string }[];
+  /** Journals whose events come before its own, the oldest first. Empty for `main`. */
+  readonly past: readonly PastJournal[];
+}
+
+export interface PastJournal {
+  readonly branch: string;
+  readonly address: ActorAddress;
+  /** Id of its last event that is the branch's too. */
+  readonly upTo: string;
+  /** Events that clients see of it and the journals before it, up to there. */
+  readonly count: number;
 }
 
 const alphabet = 'abcdefghijklmnopqrstuvwxyz234567';
@@ -41,19 +50,26 @@ export const sessionAddress = ({ organizationId, deploymentId }: Whose, session:
   return { org: organizationId, type: 'session', key };
 };
 
-/** True if somebody has made the session at the address. Throws `journal_unavailable`. */
-const isMade = async ({ journal, partitions }: JournalSource, address: ActorAddress): Promise<boolean> =>
-  (await findCreation(journal, journalSubject(partitionOf(address, partitions), address))).name !== 'nobody';
+/** The past of the session at the address; undefined = nobody has made it. Throws `journal_unavailable`. */
+const pastOf = async ({ journal, partitions }: JournalSource, address: ActorAddress): Promise<readonly PastJournal[] | undefined> => {
+  const found = await findCreation(journal, journalSubject(partitionOf(address, partitions), address));
+  switch (found.name) {
+    case 'nobody':
+      return undefined;
+    case 'trimmed':
+      return [];
+    case 'made':
+      return found.past?.map(({ sid, branch, at, count }) => ({ branch, address: { ...address, key: sid }, upTo: at, count })) ?? [];
+  }
+};
 
 /**
  * The branch of a session. Throws `session_not_found`, `branch_not_found`, `journal_unavailable`. `toMake`: `main` need not be there yet.
  */
 export const resolveBranch = async (source: JournalSource, whose: Whose, session: string, branch: string = mainBranch, toMake = false): Promise<SessionBranch> => {
   const address = sessionAddress(whose, session, branch);
-  if (branch === mainBranch) {
-    if (!toMake && !await isMade(source, address)) throw coded('session_not_found');
-  } else if (!await isMade(source, address)) {
-    throw coded(toMake || await isMade(source, sessionAddress(whose, session)) ? 'branch_not_found' : 'session_not_found');
-  }
-  return { session_id: session, branch, address, past: [] };
+  const past = await pastOf(source, address);
+  if (past === undefined && branch === mainBranch && !toMake) throw coded('session_not_found');
+  if (past === undefined && branch !== mainBranch) throw coded(toMake || await pastOf(source, sessionAddress(whose, session)) !== undefined ? 'branch_not_found' : 'session_not_found');
+  return { session_id: session, branch, address, past: past ?? [] };
 };

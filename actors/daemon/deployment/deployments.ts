@@ -9,6 +9,7 @@ import type { Answer, Call } from '../link-call.ts';
 import type { AnswerStreams } from '../platform/stream-serve.ts';
 import { agentTokenHandlers } from './agent-token.ts';
 import { blobHandlers } from './blobs.ts';
+import { branchHandlers } from './branches.ts';
 import { createDeploymentCallers, deploymentOfAgent } from './callers.ts';
 import { consoleHandlers, type ConsoleHandlers } from './console.ts';
 import type { DeploymentDeps, DeploymentHandlers } from './deps.ts';
@@ -44,6 +45,7 @@ export const createDeployments = (options: DeploymentsOptions): Deployments => {
     journalHandlers(deps),
     chatHandlers(deps),
     eventHandlers(deps),
+    branchHandlers(deps),
     sessionHandlers(deps),
     memoryHandlers(deps),
     knowledgeHandlers({ ...deps, ...deps.knowledge }),

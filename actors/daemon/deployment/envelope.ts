@@ -14,14 +14,21 @@ export interface SessionEvent {
   readonly number: number;
   /** Unix milliseconds. */
   readonly at: number;
+  /** Of an event of a branch's past: whose journal it is in. Absent = the branch's own. */
+  readonly of?: Pick<SessionBranch, 'branch' | 'address'>;
 }
 
 /** Those of a commit that clients see, in order. */
 export const clientEvents = (commit: Commit): readonly SessionEvent[] =>
   commit.ev.flatMap((event, i) => (isClientKind(event.k) ? [{ event, number: commit.n + i, at: event.t ?? commit.t }] : []));
 
-/** Metadata: `number` counts all events of the branch's journal, so it ascends with gaps; `sid`: under which the gateway streams the session. */
-export const envelopeOf = ({ event, number, at }: SessionEvent, { session_id, branch, address }: SessionBranch, upcast: Upcast): EventEnvelope => {
+/**
+ * Metadata: `branch` whose journal the event is in, so that it looks the same wherever it is read; `number` counts all events of that journal, so it
+ * ascends with gaps; `sid`: under which the gateway streams that branch.
+ */
+export const envelopeOf = ({ event, number, at, of }: SessionEvent, own: SessionBranch, upcast: Upcast): EventEnvelope => {
+  const { session_id } = own;
+  const { branch, address } = of ?? own;
   const payload = upcast(event);
   return { id: event.id, stream_id: session_id, kind: event.k, timestamp: at, payload: { ...payload }, checksum: checksumOf(payload), metadata: { number, branch, sid: address.key } };
 };

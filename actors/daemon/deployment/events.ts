@@ -17,17 +17,18 @@ export type EventsDeps = Pick<DeploymentDeps, 'actors' | 'tails' | 'upcast'>;
 
 /** What clients see of a branch after an event (empty = from its beginning), up to now: its past first. Throws `journal_unavailable`, `journal_unreadable`. */
 export async function* branchEvents(source: JournalSource, { address, past }: Pick<SessionBranch, 'address' | 'past'>, after: string): AsyncGenerator<SessionEvent, void, undefined> {
-  for (const { address: earlier, upTo } of past) {
-    if (upTo <= after) continue;
-    for await (const seen of journalEvents(source, earlier, after)) {
-      if (seen.event.id > upTo) break;
-      yield seen;
+  for (const of of past) {
+    if (of.upTo <= after) continue;
+    for await (const seen of journalEvents(source, of.address, after)) {
+      if (seen.event.id > of.upTo) break;
+      yield { ...seen, of };
     }
   }
   yield* journalEvents(source, address, after);
 }
 
-async function* journalEvents(source: JournalSource, address: SessionBranch['address'], after: string): AsyncGenerator<SessionEvent, void, undefined> {
+/** Of one journal alone. */
+export async function* journalEvents(source: JournalSource, address: SessionBranch['address'], after: string): AsyncGenerator<SessionEvent, void, undefined> {
   for await (const commit of commitsAfter(source, address, after)) {
     for (const seen of clientEvents(commit)) if (seen.event.id > after) yield seen;
   }
@@ -47,8 +48,8 @@ export const readPage = async (source: JournalSource, branch: SessionBranch, upc
   return events;
 };
 
-/** The session that the path names. What can be no name of a session names none. */
-const sessionOf = ({ context }: DeploymentRequest): string => {
+/** The session that the path names first. What can be no name of a session names none. */
+export const sessionOf = ({ context }: DeploymentRequest): string => {
   const name = clientSessionId.safeParse(context.params?.[0]);
   if (!name.success) throw coded('session_not_found');
   return name.data;

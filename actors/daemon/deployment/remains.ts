@@ -39,7 +39,7 @@ type Telling = (event: StoredEvent, address: ActorAddress, deploymentId: string)
 
 /** Actor types of which a deployment may have any number. */
 const many: Readonly<Record<'session' | 'stream', Telling>> = {
-  session: ({ k, d }, _address, id) => (k === 'SessionCreated' ? created.safeParse(d).data?.deployment.id === id : undefined),
+  session: ({ k, d }, _address, id) => (k === 'SessionCreated' || k === 'BranchCreated' ? created.safeParse(d).data?.deployment.id === id : undefined),
   stream: ({ k, d }, { key }, id) => {
     if (k !== 'Appended') return undefined;
     const of = appended.safeParse(d);
