@@ -111,7 +111,7 @@ class Reading extends DefaultChatTransport<UIMessage> {
 }
 const happening = fc.oneof(
   fc.record({ kind: fc.constant('text' as const), text: fc.string({ unit: 'binary', minLength: 1 }).map((text) => text.toWellFormed()) }),
-  fc.record({ kind: fc.constant('call' as const), name: fc.constantFrom('weather', 'news'), arguments: fc.constantFrom('{}', '{"a":[1]}', 'no json', '7'), then: fc.constantFrom('input-available', 'output-available', 'approval-requested') }),
+  fc.record({ kind: fc.constant('call' as const), name: fc.constantFrom('weather', 'news'), arguments: fc.constantFrom('{}', '{"a":[1]}', 'no json', '7'), state: fc.constantFrom('input-available', 'output-available', 'approval-requested') }),
   fc.record({ kind: fc.constant('step' as const) }),
 );
 
@@ -123,8 +123,8 @@ test('ui chat answer - whatever a model does is a stream that the AI SDK reads t
       if (one.kind === 'step') return writer.step?.() ?? assert.fail('no step');
       const call = { id: 'c', call_id: `call_${index}`, name: one.name };
       const made = writer.toolCall({ ...call, index, arguments: one.arguments });
-      if (one.then === 'output-available') return made + (writer.toolResult?.({ ...call, result: { n: index }, is_error: false }) ?? '');
-      return one.then === 'approval-requested' ? made + (writer.approval?.({ ...call, preview: 'May it?' }) ?? '') : made;
+      if (one.state === 'output-available') return made + (writer.toolResult?.({ ...call, result: { n: index }, is_error: false }) ?? '');
+      return one.state === 'approval-requested' ? made + (writer.approval?.({ ...call, preview: 'May it?' }) ?? '') : made;
     };
     let text = list.map(told).join('');
     text += end === 'failed' ? writer.failed({ code: 'provider_error', message: 'It broke.' }, text !== '') ?? '' : writer.finished({ id: 'c', finish_reason: end as 'stop', usage });
@@ -151,7 +151,7 @@ test('ui chat answer - whatever a model does is a stream that the AI SDK reads t
     assert.deepEqual(problems.map(String), end === 'failed' ? ['Error: It broke.'] : []);
     const said = (last?.parts ?? []).map((part) => (part.type === 'text' ? part.text : '')).join('');
     assert.equal(said, list.map((one) => (one.kind === 'text' ? one.text : '')).join(''));
-    assert.deepEqual((last?.parts ?? []).flatMap((part) => ('toolCallId' in part ? [[part.type, part.state]] : [])), list.flatMap((one) => (one.kind === 'call' ? [[`tool-${one.name}`, one.then]] : [])));
+    assert.deepEqual((last?.parts ?? []).flatMap((part) => ('toolCallId' in part ? [[part.type, part.state]] : [])), list.flatMap((one) => (one.kind === 'call' ? [[`tool-${one.name}`, one.state]] : [])));
     assert.ok((last?.parts ?? []).every((part) => part.type !== 'text' || part.state === 'done'));
   }), { seed: runSeed(), numRuns: 150 });
 });
