@@ -29,13 +29,14 @@ const gone = z.object({});
 /** On a terminal, nothing that the terminal would obey; a pipe gets what the server said. */
 const shownHere = ({ out }: OrgWorld, text: string): string => (out.isTTY === true ? plain(text) : text);
 
-const print = (world: OrgWorld, value: unknown, text: string): ExitCode => {
+/** Prints the value as JSON, or the text. */
+export const print = (world: OrgWorld, value: unknown, text: string): ExitCode => {
   world.out.write(`${shownHere(world, world.json ? JSON.stringify(value) : plain(text))}\n`);
   return exitCodes.ok;
 };
 
 /** Columns padded to their widest cell. */
-const table = (rows: readonly (readonly string[])[]): string => {
+export const table = (rows: readonly (readonly string[])[]): string => {
   const widths = rows.reduce<number[]>((all, row) => row.map((cell, i) => Math.max(all[i] ?? 0, cell.length)), []);
   return rows.map((row) => row.map((cell, i) => (i === row.length - 1 ? cell : cell.padEnd(widths[i] ?? 0))).join('  ')).join('\n');
 };

@@ -1,10 +1,11 @@
-/** The commands `troupe auth …`, `troupe org …` and `troupe keys …`: their options and help, and the process they run in. */
+/** The commands `troupe auth …`, `troupe org …`, `troupe deployments …` and `troupe keys …`: their options and help, and the process they run in. */
 import { spawn } from 'node:child_process';
 import { Command, Option } from 'commander';
 import { refuse } from '../../contracts/errors.ts';
 import { keyScopes, roles } from '../../contracts/permissions.ts';
 import { runAuthStatus, runAuthToken, runLogin, runLogout, type AuthWorld } from './auth.ts';
 import { findApiBase, requireToken } from './credentials.ts';
+import * as deployments from './deployments.ts';
 import { exitHelp, type ExitCode } from './exit.ts';
 import * as org from './org.ts';
 import { createPlatform, type PlatformClient } from './platform.ts';
@@ -115,6 +116,17 @@ export const platformCommands = (program: Command, world: ProgramWorld, finish: 
   inOrg(orgs, 'uninvite', 'Takes an invitation back.').argument('<invitation>', 'its id').action((id: string, o: InOrg) => asked(o, (w) => org.revokeInvitation(w, o.org, id)));
   inOrg(orgs, 'audit', 'Its whole audit log, newest first.').addOption(new Option('--format <format>', 'csv or jsonl').choices(['csv', 'jsonl']).default('jsonl'))
     .action((o: InOrg & { format: 'csv' | 'jsonl' }) => asked(o, (w) => org.audit(w, o.org, o.format)));
+
+  const managed = program.command('deployments').description('Managed deployments of an organization: agents with services of their own.').addHelpText('after', exitHelp);
+  inOrg(managed, 'list', 'Its deployments.').action((o: InOrg) => asked(o, (w) => deployments.listDeployments(w, o.org)));
+  inOrg(managed, 'create', 'Makes one with its agent. Key and secret are printed this once.').argument('<name>').option('--purpose <text>', 'what its agent is for')
+    .action((name: string, o: InOrg & { purpose?: string }) => asked(o, (w) => deployments.createDeployment(w, o.org, name, o.purpose)));
+  inOrg(managed, 'restart', 'Puts down what runs of it; it begins anew from its journals.').argument('<deployment>', 'id or name')
+    .action((name: string, o: InOrg) => asked(o, (w) => deployments.restartDeployment(w, o.org, name)));
+  inOrg(managed, 'rotate-key', 'Makes a new key and ends the old one at once. It is printed this once.').argument('<deployment>', 'id or name')
+    .action((name: string, o: InOrg) => asked(o, (w) => deployments.rotateKey(w, o.org, name)));
+  inOrg(managed, 'delete', 'Ends one and erases all its data for good.').argument('<deployment>', 'id or name').option('--confirm <id>', 'its id')
+    .action((name: string, o: InOrg & { confirm?: string }) => asked(o, (w) => deployments.deleteDeployment(w, o.org, name, o.confirm)));
 
   const keys = program.command('keys').description('API keys of an organization.').addHelpText('after', exitHelp);
   inOrg(keys, 'list', 'Its keys.').action((o: InOrg) => asked(o, (w) => org.listKeys(w, o.org)));
