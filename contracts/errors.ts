@@ -115,7 +115,6 @@ export const errors = {
   node_not_found: refusal(404, 'There is no such node.'),
   sequence_conflict: refusal(409, 'The stream has gone on: its last event is another one.'),
   policy_denied: refusal(403, 'A gate of the deployment blocks this at the moment.'),
-  payment_required: refusal(402, 'There is not enough money for this.'),
 
   // mail
   mail_refused: refusal(422, 'The mail server refused this mail for good.'),
