@@ -161,6 +161,15 @@ describe('runtime session - memories', () => {
     assert.equal(memories.length, Math.floor(limits.sessionMemoryMaxChars / long.length));
   });
 
+  it('are stored once under their id, however often they are told: a tool that a lost host interrupted runs again', async (t) => {
+    const { host } = setup(t);
+    const memory = { id: 'call-1', fact: 'once', source: 's', relevance: 0.5 };
+    const first = await host.ask(address, 'remember', { session: opening, ...memory });
+    host.crash();
+    assert.deepEqual(await host.ask(address, 'remember', memory), first);
+    assert.equal(count(await host.events(address), 'MemoryStored'), 1);
+  });
+
   it('need a session that somebody made', async (t) => {
     const { host } = setup(t);
     await assert.rejects(host.ask(address, 'memories', {}), { code: 'session_not_found' });
