@@ -16,10 +16,11 @@ import { costCents, estimateUsage } from '../providers/price.ts';
 import type { TokenCount } from '../providers/provider.ts';
 import type { Registry } from '../providers/registry.ts';
 import { callProblem, deniedCall, endedCall, toolFailure } from '../tools/call.ts';
-import { boundResult, type Tools } from '../tools/tool.ts';
+import { boundResult } from '../tools/tool.ts';
 import type { StepInput, StepOutput } from './model.ts';
 import { isRefusal, observeTool, observeTurn } from './regulate.ts';
 import { addUsage, type Call, type Run, type SessionEvents, type SessionState, type Usage } from './state.ts';
+import { toolsOf, type SessionTools } from './tools.ts';
 import type { SessionEventKind } from '../../contracts/session.ts';
 import type { PayloadOf, Turn } from '../runtime/define.ts';
 import { walletAddress } from '../wallet/address.ts';
@@ -32,20 +33,11 @@ export interface LoopTurn extends Pick<Turn<SessionState, SessionEvents, Record<
   effect(name: 'tool' | 'tool_once', input: { run_id: string; call_id: string }): string;
 }
 
-export interface LoopDeps {
+export interface LoopDeps extends SessionTools {
   readonly registry: Registry;
-  readonly tools: Tools;
-  /** Of sessions of deployments, in place of `tools`. Default the same. */
-  readonly deploymentTools?: Tools | undefined;
   /** Whether turns are paid for with credits: where there are accounts. */
   readonly metered?: boolean;
 }
-
-/** The tools of a session; of a branch without effects those that act nowhere else. */
-export const toolsOf = (deps: Pick<LoopDeps, 'tools' | 'deploymentTools'>, { deployment, armed }: Pick<SessionState, 'deployment' | 'armed'>): Tools => {
-  const tools = deployment === null ? deps.tools : deps.deploymentTools ?? deps.tools;
-  return armed ? tools : new Map([...tools].filter(([, { outward }]) => !outward));
-};
 
 type Finish = PayloadOf<SessionEvents['RunFinished']>['finish_reason'];
 

@@ -11,14 +11,13 @@ import type { Registry } from '../providers/registry.ts';
 import { runStep as runModel } from '../providers/step.ts';
 import type { EffectContext } from '../runtime/define.ts';
 import { offersOf } from '../tools/call.ts';
-import type { Tools } from '../tools/tool.ts';
 import { walletCommands } from '../../contracts/wallet.ts';
 import { walletAddress } from '../wallet/address.ts';
-import { toolsOf } from './loop.ts';
 import { memoryNote } from './memories.ts';
 import { buildPrompt, charsOf } from './prompt.ts';
 import { modelOperations, requireGate } from './regulate.ts';
 import type { Run, SessionState } from './state.ts';
+import { toolsOf, type SessionTools } from './tools.ts';
 
 export const stepInput = z.strictObject({ run_id: z.string(), step: z.int().nonnegative() });
 export type StepInput = z.infer<typeof stepInput>;
@@ -29,10 +28,8 @@ export const stepOutput = z.strictObject({
 });
 export type StepOutput = z.infer<typeof stepOutput>;
 
-export interface ModelDeps {
+export interface ModelDeps extends SessionTools {
   readonly registry: Registry;
-  readonly tools: Tools;
-  readonly deploymentTools?: Tools | undefined;
   readonly blobs: Blobs;
   readonly instructions: string;
   /** Whether turns are paid for with credits. */

@@ -19,19 +19,16 @@ import type { Registry } from '../providers/registry.ts';
 import { webhookAddress } from '../organization/notify.ts';
 import { defineActor, type EffectContext, type Turn } from '../runtime/define.ts';
 import { runCall } from '../tools/call.ts';
-import type { Tools } from '../tools/tool.ts';
 import { branch } from './branch.ts';
 import { converse, remember, wake } from './converse.ts';
-import { activity, approve, cancelRun, deny, resume, resumed, startNext, stepDone, takeCall, toolDone, toolsOf, totalUsage } from './loop.ts';
+import { activity, approve, cancelRun, deny, resume, resumed, startNext, stepDone, takeCall, toolDone, totalUsage } from './loop.ts';
 import { runStep, stepInput, stepOutput, streamingRun } from './model.ts';
 import { requireGate } from './regulate.ts';
 import { fold, initialSession, seenIds, type SessionState } from './state.ts';
+import { toolsOf, type SessionTools } from './tools.ts';
 
-export interface SessionDeps {
+export interface SessionDeps extends SessionTools {
   readonly registry: Registry;
-  readonly tools: Tools;
-  /** Of sessions of deployments, in place of `tools`. Default the same. */
-  readonly deploymentTools?: Tools | undefined;
   readonly blobs: Blobs;
   /** Milliseconds without a message before the session hibernates. Default `limits.sessionIdleMs`. */
   readonly idleMs?: number;
