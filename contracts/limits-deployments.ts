@@ -16,10 +16,9 @@ export const deploymentLimits = {
   /** Events of one append, and bytes of its body. More: `invalid_argument`, `payload_too_large`. */
   appendEventsMax: 1_000,
   appendMaxBytes: 1024 * 1024,
-  /** Events of one answer unless asked for otherwise, and at most; bytes of one answer, beyond which it holds fewer. */
+  /** Events of one answer unless asked for otherwise, and at most. */
   journalPageEvents: 256,
   journalPageEventsMax: 10_000,
-  journalPageMaxBytes: 4 * 1024 * 1024,
   /** Milliseconds for which an idempotency key is remembered (decisions: 24 h), and how many of one stream. More in that time: `rate_limited`. */
   idempotencyTtlMs: 86_400_000,
   idempotencyKeysMax: 32_768,
