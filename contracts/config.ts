@@ -226,7 +226,5 @@ export const devFile = z.object({
   org: z.object({ id: z.string(), slug: z.string(), apiKey: z.string().optional() }),
   /** Of that organization; the one that service JWTs are for which name none. Absent in files of before there were any. */
   deployment: z.object({ id: z.string(), key: z.string(), secret: z.string() }).optional(),
-  /** The development organization's. */
-  deployment: z.object({ id: z.string(), key: z.string(), secret: z.string() }).optional(),
 });
 export type DevFile = z.infer<typeof devFile>;
