@@ -69,7 +69,7 @@ test('close codes - each has its own number and reason; the retry set is the spe
 test('limits - each is a positive whole number with its unit or count in its name', () => {
   for (const [name, value] of Object.entries(limits)) {
     assert.ok(Number.isSafeInteger(value) && value > 0, name);
-    assert.match(name, /(Ms|Sec|Days|Bytes|Chars|Max|Commits|Events|Tokens|Usual|Share|MiB)$|^(socketsPerUser|partitions|snapshotEvery|knowledgeSnapshotEvery)$/, name);
+    assert.match(name, /(Ms|Sec|Days|Bytes|Chars|Max|Commits|Events|Tokens|Usual|Share|Changes|Kept|MiB)$|^(socketsPerUser|partitions|snapshotEvery|knowledgeSnapshotEvery)$/, name);
   }
 });
 
