@@ -135,7 +135,7 @@ export const startDaemon = async (options: DaemonOptions): Promise<Daemon> => {
     // Started after the host, whose status and effects reach them.
     const background: { projections?: Projections | undefined; actors?: Sender } = {};
     const erase = createErase({ lean: stores.lean, journalStreams: config.nats.journal_streams, projections: () => background.projections });
-    const remains = createRemains({ lean: stores.lean, journalStreams: config.nats.journal_streams, partitions: config.partitions, actors: () => background.actors });
+    const remains = createRemains({ lean: stores.lean, journalStreams: config.nats.journal_streams, partitions: config.partitions, actors: () => background.actors, projections: () => background.projections });
     const processor = await createProcessor({ billing: config.billing, secrets: secrets.stripe, log, now: Date.now });
     const outside = openOutside({ config, secrets, log, erase, remains, processor });
     undo.push(() => outside.close());

@@ -21,12 +21,12 @@ import type { DeploymentState } from './state.ts';
 
 export interface DeploymentDeps {
   /** Puts down what is active of a deployment; each is taken up again, from its journal, by the next message to it. Gives how many. Safe to repeat. */
-  readonly restart: (self: ActorAddress, signal: AbortSignal) => Promise<number>;
+  readonly restart: (self: ActorAddress, agentId: string, signal: AbortSignal) => Promise<number>;
   /** Erases everything of a deployment but this actor's own journal. Safe to repeat. Throws coded errors: it is tried again. */
-  readonly erase: (self: ActorAddress, signal: AbortSignal) => Promise<void>;
+  readonly erase: (self: ActorAddress, agentId: string, signal: AbortSignal) => Promise<void>;
 }
 
-/** `agent`: of a deployment that settles. */
+/** `agent`: the deployment's, by its id. */
 export const workInput = z.strictObject({ work: deploymentWork, pass: z.int(), agent: z.string() });
 type WorkInput = z.output<typeof workInput>;
 /** `done` false: refused for good, with a code. */
@@ -79,9 +79,9 @@ export const runWork = (deps: DeploymentDeps) => async (context: EffectContext<D
     case 'settle':
       return settle(context, agent);
     case 'restart':
-      return { activations: await deps.restart(context.self, context.signal) };
+      return { activations: await deps.restart(context.self, agent, context.signal) };
     case 'erase':
-      await deps.erase(context.self, context.signal);
+      await deps.erase(context.self, agent, context.signal);
       return {};
   }
 };

@@ -191,6 +191,11 @@ export const sessionsProjection = (options: { readonly upcast: Upcast; readonly 
   },
 });
 
+/** Deletes the rows of a deployment whose sessions were erased from the journal. */
+export const deleteDeploymentSessions = async (sql: Sql, org: string, deploymentId: string): Promise<void> => {
+  await answered(sql`delete from troupe.sessions where org = ${encodeToken(org)} and deployment_id = ${deploymentId}`);
+};
+
 /** Deletes the rows of an organization whose sessions were erased from the journal. */
 export const deleteSessions = async (sql: Sql, org: string): Promise<void> => {
   await answered(sql`delete from troupe.sessions where org = ${encodeToken(org)}`);

@@ -11,6 +11,7 @@ import { coded } from '../../../contracts/errors.ts';
 import { organizationAddress } from '../../../contracts/organization-routes.ts';
 import { organizationCommands } from '../../../contracts/organization.ts';
 import { allows } from '../../../contracts/permissions.ts';
+import { upgradeUrl } from '../../../contracts/plans.ts';
 import { byOf, type Caller, type RequestContext } from '../../../contracts/platform.ts';
 import { consoleRouteList } from '../../../contracts/platform-routes.ts';
 import type { Sender } from '../../runtime/message.ts';
@@ -40,7 +41,9 @@ export const consoleHandlers = (actors: Pick<Sender, 'ask'>, handlers: Required<
     const writes = role !== null && allows(role, 'chat.create');
     if (route.mirrors.writes === true && !writes) throw coded('forbidden');
     // Also tells one that has ended from one that is there.
-    const { agent } = await askDeployment(deploymentAddress(org, id), 'read', {});
+    const { agent, status } = await askDeployment(deploymentAddress(org, id), 'read', {});
+    if (status === 'deprovisioning' || status === 'failed') throw coded('not_found');
+    if (status === 'stopped' && route.mirrors.writes === true) throw coded('plan_limit', 'The deployment is stopped: the plan has no managed deployments.', { details: { limit: 0, upgradeUrl } });
     return { organizationId: org, deploymentId: id, agentId: agent.id, by: 'person', subject: person.userId, writes };
   };
 

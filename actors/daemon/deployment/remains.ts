@@ -1,5 +1,5 @@
 /**
- * What a deployment has besides its own actor: sessions with their branches, client streams, knowledge, regulation, blobs. Found, put down, erased.
+ * What a deployment has besides its own actor: sessions with their branches, client streams, its agent's memory, knowledge, regulation, blobs. Found, put down, erased.
  *
  * Guarantees: an actor belongs to the deployment whose id its key is made of, which its journal's own words prove; nothing is erased on a
  * guess. What is erased is gone from the streams, not marked; whoever still runs such an actor is fenced at its next commit. Safe to repeat at
@@ -15,6 +15,8 @@ import {
   type ActorAddress,
 } from '../../../contracts/subjects.ts';
 import type { DeploymentDeps } from '../../deployment/work.ts';
+import type { Projections } from '../../projections/projections.ts';
+import { deleteDeploymentSessions } from '../../projections/sessions.ts';
 import type { Sender } from '../../runtime/message.ts';
 import type { Lean } from '../../runtime/nats/lean.ts';
 import { purge } from '../../runtime/nats/purge.ts';
@@ -26,6 +28,7 @@ export interface RemainsOptions {
   readonly lean: Lean;
   readonly journalStreams: number;
   readonly partitions: number;
+  readonly projections: () => Pick<Projections, 'read'> | undefined;
   /** There once the host is. */
   readonly actors: () => Pick<Sender, 'ask'> | undefined;
 }
@@ -46,15 +49,16 @@ const many: Readonly<Record<'session' | 'stream', Telling>> = {
     return of.success && sha256(streamSeed(id, of.data.stream_id)) === key;
   },
 };
-/** Of which it has one, whose key is its id. */
-const single = ['knowledge', 'regulation'] as const;
+/** Of which it has one: under its own id, and its agent's memory under the agent's. */
+const known = ({ org, key }: ActorAddress, agentId: string): readonly ActorAddress[] =>
+  [{ org, type: 'knowledge', key }, { org, type: 'regulation', key }, { org, type: 'agent', key: agentId }];
 
 /** Commits at the start of a journal among which the telling one must be (others: epochs of activations that ended before it). */
 const tellingCommitsMax = 16;
 /** Actors that are asked at once to be put down. */
 const askedAtOnce = 32;
 
-export const createRemains = ({ lean, journalStreams, partitions, actors }: RemainsOptions): DeploymentDeps => {
+export const createRemains = ({ lean, journalStreams, partitions, actors, projections }: RemainsOptions): DeploymentDeps => {
   const goOn = (signal: AbortSignal): void => {
     if (signal.aborted) throw coded('aborted');
   };
@@ -98,7 +102,7 @@ export const createRemains = ({ lean, journalStreams, partitions, actors }: Rema
   };
 
   return {
-    restart: async (self, signal) => {
+    restart: async (self, agentId, signal) => {
       const sender = actors();
       if (sender === undefined) throw coded('not_owner');
       let down = 0;
@@ -112,7 +116,7 @@ export const createRemains = ({ lean, journalStreams, partitions, actors }: Rema
         under = [];
         await Promise.all(asked);
       };
-      for (const type of single) under.push(putDown({ org: self.org, type, key: self.key }));
+      for (const address of known(self, agentId)) under.push(putDown(address));
       await settle();
       for await (const address of ownActors(self, signal)) {
         under.push(putDown(address));
@@ -122,11 +126,12 @@ export const createRemains = ({ lean, journalStreams, partitions, actors }: Rema
       return down;
     },
 
-    erase: async (self, signal) => {
-      for (const type of single) await eraseActor({ org: self.org, type, key: self.key });
+    erase: async (self, agentId, signal) => {
+      for (const address of known(self, agentId)) await eraseActor(address);
       for await (const address of ownActors(self, signal)) await eraseActor(address);
       goOn(signal);
       await purge(lean, blobStream, blobSubjects(self.org, self.key).all);
+      await projections()?.read((sql) => deleteDeploymentSessions(sql, self.org, self.key));
     },
   };
 };
