@@ -281,6 +281,24 @@ describe('blobs over http', () => {
     }
   });
 
+  it('takes and gives blobs at the console\'s mirror too, for members of the organization only', async () => {
+    const path = `/api/deployments/${d.id}/v1/blobs`;
+    const bytes = randomBytes(700_000);
+    const member = blobClient({ port: d.gateways[0]?.port ?? 0, ca: d.ca, key: d.owner.accessToken });
+    const stranger = blobClient({ port: d.gateways[0]?.port ?? 0, ca: d.ca, key: (await d.signUp('blob-stranger@example.com')).accessToken });
+    try {
+      const reply = await member.call('POST', path, { body: pieces(bytes, 50_000), headers: { 'content-type': 'image/gif' } });
+      assert.equal(reply.status, 201, reply.body.toString());
+      assert.ok((await member.call('GET', `${path}/${sha256(bytes)}`)).body.equals(bytes));
+      assert.ok((await get(sha256(bytes))).body.equals(bytes), 'the same blob');
+      assert.equal((await stranger.call('GET', `${path}/${sha256(bytes)}`)).status, 404);
+      assert.equal((await stranger.call('POST', path, { body: Buffer.from('not mine') })).status, 404);
+    } finally {
+      member.close();
+      stranger.close();
+    }
+  });
+
   it('[BLB-007] refuses a body that says it is too long at once', async () => {
     const count = await kept();
     const request = client.begin('/v1/blobs', { 'content-length': String(2 * limits.blobMaxBytes) });

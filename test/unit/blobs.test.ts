@@ -236,8 +236,8 @@ test('blobs - a gateway that sends of a body what nobody granted loses its conne
     assert.equal((await gateway.until(frameType.credit, 1)).payload.readUInt32BE(0), 10);
     for (const length of bytes) gateway.write(encodeFrame(frameType.body, 1, Buffer.alloc(length)));
     gateway.write(encodeFrame(frameType.ping, 0));
-    if (complete) await gateway.until(frameType.pong);
-    else await gateway.closed;
+    const lives = await gateway.until(frameType.pong).then(() => true, () => false);
+    assert.equal(lives, complete, `${bytes.join()} bytes`);
     gateway.socket.destroy();
   }
 });
