@@ -64,6 +64,9 @@ describe('runtime formats', () => {
     assert.deepEqual(message.content.map((block) => (block.type === 'text' ? block.text : block.type)), ['Let me see.', 'It is 42.']);
     assert.deepEqual([message.stop_reason, message.role, message.model], ['end_turn', 'assistant', 'mock']);
     assert.ok(message.usage.output_tokens > 0 && message.usage.input_tokens > 0);
+    const raw = (await post('anthropic', twoSteps, '?format=anthropic')).body.split('\n\n').map((frame) => /^event: (.*)$/m.exec(frame)?.[1]).filter((type, i, all) => type !== undefined && type !== all[i - 1]);
+    const block = ['content_block_start', 'content_block_delta', 'content_block_stop'];
+    assert.deepEqual(raw, ['message_start', ...block, ...block, 'message_delta', 'message_stop']);
     assert.equal(await ask('/long 300').finalText(), numbered(300));
     assert.equal((await ask('/length').finalMessage()).stop_reason, 'max_tokens');
     await assert.rejects(ask('/fail-after 20').finalMessage(), Anthropic.APIError);
@@ -123,6 +126,8 @@ describe('runtime formats', () => {
       const rest: Frame[] = [];
       for await (const frame of framesOf(await open({ 'last-event-id': lastId }))) rest.push(frame);
       assert.equal(textIn(format, frames) + textIn(format, rest), numbered(40), format);
+      const nothing = await readUntil(await open({ 'last-event-id': rest.findLast(({ id }) => id !== undefined)?.id ?? '' }), () => false);
+      assert.deepEqual(nothing.map(({ event }) => event), format === 'native' ? ['done'] : [], `${format} with its last event`);
       assert.equal((await client.events(session)).filter(({ kind }) => kind === 'RunStarted').length, 1);
     }
   });

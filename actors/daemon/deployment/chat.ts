@@ -132,6 +132,8 @@ const tell = async (events: AsyncGenerator<readonly SessionEvent[], void, undefi
       }
       if (speaks || answer.begun || pieces.bytes > limits.hubGroupBytes) await pieces.flush();
     }
+    // Who comes back with the last event of all is told nothing, but that.
+    if (!answer.begun) pieces.say(sseComment);
     await pieces.flush();
     if (!answer.signal.aborted) answer.end();
   } finally {
