@@ -9,6 +9,7 @@
 import { z } from 'zod';
 import { chatHeaders } from './chat.ts';
 import { errors, type ErrorEntry } from './errors.ts';
+import { documentPathHeader } from './blob-routes.ts';
 import { deploymentRouteList } from './deployment-routes.ts';
 import { cookieNames } from './platform.ts';
 import { platformRouteList, type AnyRoute, type EnvelopeRoute } from './platform-routes.ts';
@@ -119,13 +120,14 @@ const operationOf = (route: Route): Json => ({
   },
 });
 
-/** Of a header that is only for the daemon to choose by, there is nothing to say: OpenAPI has `Accept` in the answers' media types. */
-const headersOf = (route: EnvelopeRoute): readonly Json[] => (route.headers ?? []).filter((name) => name !== 'accept')
+/** Of a header that is only for the daemon to choose by, there is nothing to say: OpenAPI has `Accept` and `Content-Type` in the media types. */
+const headersOf = (route: EnvelopeRoute): readonly Json[] => (route.headers ?? []).filter((name) => name !== 'accept' && name !== 'content-type')
   .map((name) => ({ name, in: 'header', required: false, schema: { type: 'string' }, ...(headerWords[name] === undefined ? {} : { description: headerWords[name] }) }));
 
 const headerWords: Readonly<Record<string, string>> = {
   [chatHeaders.organization]: 'Who pays: an organization (`org_…`) of the caller, or `personal`. Without it the oldest membership, or the own workspace.',
   [chatHeaders.session]: 'Name of the conversation: keeps its requests on one actor.',
+  [documentPathHeader]: 'Of `text/markdown`: its path in the knowledge index, percent-encoded where it has to be.',
   'stripe-signature': 'Time and HMAC-SHA256 of the body, as Stripe signs it.',
 };
 
@@ -133,7 +135,7 @@ const headerWords: Readonly<Record<string, string>> = {
 const documentedPath = (route: EnvelopeRoute): string => route.path.replaceAll(/:(\w+)/g, '{$1}');
 
 /** An answer in pieces may be asked for as events. */
-const eventsOf = (route: EnvelopeRoute): Json => (route.serve.by === 'stream' ? { 'text/event-stream': { schema: { type: 'string', description: 'Server-sent events.' } } } : {});
+const eventsOf = (route: EnvelopeRoute): Json => (route.serve.by === 'stream' && route.upload !== true ? { 'text/event-stream': { schema: { type: 'string', description: 'Server-sent events.' } } } : {});
 
 const platformOperationOf = (route: EnvelopeRoute): Json => ({
   operationId: route.id,
@@ -151,6 +153,12 @@ const platformOperationOf = (route: EnvelopeRoute): Json => ({
       content: Object.fromEntries(['application/json', ...(route.form === true ? ['application/x-www-form-urlencoded'] : [])].map((type) => [type, { schema: schemaOf(route.body as z.ZodType, 'input') }])),
     },
   }),
+  ...(route.upload === true ? {
+    requestBody: {
+      required: true, description: `As it is, of any type, or multipart with one file. At most ${route.bodyMaxBytes} bytes.`,
+      content: { '*/*': { schema: {} }, 'multipart/form-data': { schema: { type: 'object', properties: { file: { type: 'string', contentMediaType: 'application/octet-stream' } } } } },
+    },
+  } : {}),
   responses: {
     ...Object.fromEntries(Object.entries(route.answers).map(([status, schema]) => [status, {
       description: 'Done.',
