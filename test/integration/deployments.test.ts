@@ -121,6 +121,20 @@ const query = Object.fromEntries(new URLSearchParams(examples[route.id]?.query ?
     assert.ok(typeof Object(await world.api('GET', '/v1/agent/other')).json.error === 'string', 'the edge\'s');
   });
 
+  test('deployments - what is not there has a code of its own, with 404, in the envelope [ERR-014] [ERR-013]', async () => {
+    assert.equal((await world.service('POST', '/v1/memory', { json: { session_id: 'there', fact: 'f', source: 'test', relevance: 1 } })).status, 201);
+    const none = `sha256:${'0'.repeat(64)}`;
+    const missing: readonly (readonly [code: string, method: Method, path: string, json?: object])[] = [
+      ['session_not_found', 'GET', '/v1/sessions/none/events'], ['session_not_found', 'GET', '/v1/memory?session_id=none'], ['session_not_found', 'POST', '/v1/sessions/none/cancel', {}],
+      ['branch_not_found', 'GET', '/v1/sessions/there/events?branch=none'], ['event_not_found', 'POST', '/v1/sessions/there/branches', { name: 'b', at: '01JD0000000000000000000000' }],
+      ['blob_not_found', 'GET', `/v1/blobs/${none}`], ['node_not_found', 'GET', '/v1/knowledge/graph?node=none'],
+    ];
+    for (const [code, method, at, json] of missing) {
+      const reply = await world.service(method, at, { json });
+      assert.deepEqual([reply.status, envelope.parse(reply.json).error.code], [404, code], at);
+    }
+  });
+
   test('deployments - their listener serves nothing but them', async () => {
     for (const elsewhere of ['/api/auth/session', '/healthz', '/', '/v1/agent/sessions', '/custody/challenge']) {
       assert.equal((await world.service('GET', elsewhere, { token: world.owner.accessToken })).status, 404, elsewhere);
@@ -238,33 +252,50 @@ const query = Object.fromEntries(new URLSearchParams(examples[route.id]?.query ?
   test('deployments - ended, its credentials are refused on every process with that answer, and nothing of it is left in any stream; others keep theirs [RUN-045]', async () => {
     const held = await world.provision(world.owner, world.org.id, 'Ended');
     const kept = await world.provision(world.owner, world.org.id, 'Kept');
-    for (const { key } of [held, kept]) {
+    let base: readonly string[] = [];
+    for (const { key } of [kept, held]) {
+      base = (await left()).filter((subject) => !subject.includes(held.id));
       assert.equal((await world.service('POST', '/v1/journal/append', { token: key, json: { stream_id: 's', events: [{ kind: 'Noted', payload: {} }] } })).status, 201);
       assert.equal((await world.service('POST', '/v1/memory', { token: key, json: { session_id: 's', fact: 'f', source: 'test', relevance: 1 } })).status, 201);
       assert.equal((await world.service('POST', '/v1/chat', { token: key, json: { session_id: 'talk', messages: [{ role: 'user', content: '/say hi' }] } })).status, 200);
       assert.equal((await world.service('POST', '/v1/blobs', { token: key, body: `of ${key.slice(-4)}`, headers: { 'content-type': 'text/plain' } })).status, 201);
     }
-    const before = await left();
+    assert.ok((await left()).length >= base.length + 5, 'two sessions, a stream, a blob, and more');
     const service = await world.serviceToken({}, held);
     assert.equal((await world.api('DELETE', path, { token: world.owner.accessToken, json: { orgId: world.org.id, id: held.id } })).status, 200);
     for (const gateway of [0, 1]) {
       for (const token of [held.key, service]) assert.equal((await world.service('GET', '/v1/regulation/state', { token, gateway, localAddress: '127.0.0.8' })).status, 401);
     }
     await nextEvent({ org: world.org.id, type: 'deployment', key: held.id }, 'DeploymentErased');
+    // A snapshot of the one that is kept may be written at any time.
+    const lasting = (subjects: readonly string[]): string[] => subjects.filter((subject) => !subject.startsWith('snapshot.')).toSorted();
     const now = await left();
-    assert.equal(before.length - now.length >= 4, true, `${before.length} before, ${now.length} now`);
-    assert.ok(!now.some((subject) => subject.includes(held.id) && !subject.includes('.deployment.') && !subject.includes('.name.')), now.filter((subject) => subject.includes(held.id)).join(' '));
+    assert.deepEqual(lasting(now), lasting(base));
+    assert.ok(!now.some((subject) => subject.includes(held.id)), now.join(' '));
     assert.equal((await world.service('GET', '/v1/journal/events?stream_id=s', { token: kept.key })).body.includes('Noted'), true);
     const { sessions } = z.object({ sessions: z.array(z.object({ id: z.string() })) }).parse((await world.service('GET', '/v1/sessions', { token: kept.key })).json);
     assert.deepEqual(sessions.map(({ id }) => id).toSorted(), ['s', 'talk']);
   });
 
+  test('deployments - a deleted organization\'s end with it: credentials at once, data with the rest [RUN-045]', async () => {
+    const { owner, id } = await world.organization();
+    const held = await world.provision(owner, id);
+    assert.equal((await world.service('POST', '/v1/journal/append', { token: held.key, json: { stream_id: 's', events: [{ kind: 'Noted', payload: {} }] } })).status, 201);
+    assert.equal((await left(id)).length > 0, true);
+    const removed = await world.organizations.call('DELETE', '', owner, { orgId: id });
+    assert.equal(removed.status, 200, removed.body);
+    await nextEvent({ org: id, type: 'deployment', key: held.id }, 'DeprovisionRequested');
+    for (const gateway of [0, 1]) assert.equal((await world.service('GET', '/v1/regulation/state', { token: held.key, gateway, localAddress: '127.0.0.10' })).status, 401);
+    await nextEvent({ org: id, type: 'organization', key: id }, 'Erased');
+    assert.deepEqual(await left(id), []);
+  });
+
   /** Subjects of the organization that any stream still holds, as far as they are a deployment's business. */
-  const left = async (): Promise<string[]> => {
+  const left = async (of = world.org.id): Promise<string[]> => {
     const { lean } = createNatsStores(nc, { partitions: 64, journalStreams: 1, replicas: 1 });
     const found: string[] = [];
-    const org = encodeToken(world.org.id);
-    for (const type of ['session', 'stream', 'knowledge', 'regulation']) {
+    const org = encodeToken(of);
+    for (const type of ['session', 'agent', 'stream', 'knowledge', 'regulation']) {
       for await (const subject of subjectsOf(lean, streams.journal(0, 1), `journal.*.${org}.${type}.*`)) found.push(subject);
       for await (const subject of subjectsOf(lean, streams.snapshot, `snapshot.*.${org}.${type}.*`)) found.push(subject);
     }
