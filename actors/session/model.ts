@@ -71,9 +71,11 @@ export const runStep = async (context: EffectContext<SessionState>, input: StepI
     if (context.state().deployment !== null && text === '' && calls.length === 0) {
       built = await prompt();
       const share = estimateTokens(charsOf(built)) / model.contextTokens;
-      await requireGate(context, { operations: modelOperations(deps.registry, model, share), about: `model ${model.id}`, context: share });
+      const remaining = await requireGate(context, { operations: modelOperations(deps.registry, model, share), about: `model ${model.id}`, context: share });
+      if (remaining <= 0 && input.step === 0) throw coded('credits_exhausted');
+    } else {
+      await requireBalance(context, input);
     }
-    await requireBalance(context, input);
   }
   const { finish_reason, usage } = await runModel({
     signal: context.signal,

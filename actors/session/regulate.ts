@@ -40,17 +40,18 @@ interface Asked {
   readonly context?: number;
 }
 
-/** Asks the deployment's gate. Throws `policy_denied` with its explanation; what the wallet and the regulation actor throw. */
-export const requireGate = async (context: EffectContext<SessionState>, { operations, about, context: share }: Asked): Promise<void> => {
+/** Asks the deployment's gate; gives the credits left, Infinity where nobody pays. Throws `policy_denied` with its explanation; what the wallet and the regulation actor throw. */
+export const requireGate = async (context: EffectContext<SessionState>, { operations, about, context: share }: Asked): Promise<number> => {
   const { deployment } = context.state();
   const wallet = walletAddress(context.self.org);
-  if (deployment === null || wallet === undefined) return;
+  if (deployment === null || wallet === undefined) return Infinity;
   const step = (name: string): string => `${name}-${context.attempt}`;
   const { remaining } = walletCommands.balance.output.parse(await context.ask(wallet, 'balance', {}, step('gate-balance')));
   const answer = regulationCommands.gate.output.parse(await context.ask(regulationAddress(context.self.org, deployment.id), 'gate', {
     operations, about: `session ${deployment.session_id}: ${about}`.slice(0, 512), balance_cents: remaining, ...(share === undefined ? {} : { context: Math.min(1, share) }),
   }, step('gate')));
   if (answer.decision === 'block') throw coded('policy_denied', answer.explanation ?? undefined, { details: { operation: answer.operation, mode: answer.mode } });
+  return remaining;
 };
 
 /** True for an end that says nothing of how well the deployment works. */

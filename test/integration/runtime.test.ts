@@ -136,6 +136,16 @@ describe('runtime', () => {
     assert.deepEqual(told()[0], { role: 'system', content: 'Be long.' });
   });
 
+  test('runtime - a body of a mebibyte is taken, of more is refused', async () => {
+    const long = (chars: number) => ({ session_id: 'long', messages: [...Array.from({ length: 9 }, (_, i) => ({ role: i % 2 === 0 ? 'user' : 'assistant', content: 'ü'.repeat(chars) })), { role: 'assistant', content: 'x' }, { role: 'user', content: 'hi' }] });
+    const taken = await post(long(55_000));
+    assert.equal(taken.status, 200, taken.body.slice(0, 500));
+    assert.equal(textOf(envelopesOf(taken.body)), 'You said: hi');
+    assert.equal((await client.events('long'))[1]?.kind, 'HistoryImported');
+    const refused = await post(long(60_000));
+    assert.deepEqual([refused.status, codeOf(refused)], [413, 'payload_too_large']);
+  });
+
   test('runtime - the list of sessions is exact at once: counts, times, branch, pages; of this deployment alone [RUN-019] [RUN-020] [RUN-024] [RUN-031]', async () => {
     const other = await world.provision(undefined, undefined, 'Other');
     const list = async (query = '', token = other.key) =>

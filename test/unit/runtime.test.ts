@@ -115,6 +115,19 @@ describe('runtime session - turns of a deployment', () => {
     await assert.rejects(say('yes', { message_id: 'm2' }), { code: 'conflict' });
   });
 
+  it('takes so many messages behind a running turn and no more, and answers each', async (t) => {
+    const { host, say, ends } = setup(t);
+    await say('/hang 1');
+    await host.until(address, (events) => count(events, 'TextDelta') > 0);
+    const runs: string[] = [];
+    for (let i = 0; i < limits.sessionQueueMax; i++) runs.push((await say(`n${i}`)).run_id);
+    await assert.rejects(say('one too many'), { code: 'session_busy' });
+    await host.ask(address, 'cancel', { user_id: dep, dispatch_id: '' });
+    const events = await ends(1 + limits.sessionQueueMax);
+    assert.deepEqual(only(events, 'RunFinished').slice(1).map(({ run_id }) => run_id), runs);
+    assert.equal(only(events, 'UserMessage').some(({ content }) => content === 'one too many'), false);
+  });
+
   it('says that it hibernated, and that it is there again when a message comes [RUN-035]', async (t) => {
     const { host, say, ends } = setup(t, { idleMs: 1_000 });
     await say('hello');
