@@ -4,6 +4,7 @@
  * Guarantee: takes from the address bucket before anything else; a path of a surface that is not served here is not found, whatever it is.
  */
 import type { Surface } from '../contracts/config.ts';
+import { deploymentRouteList } from '../contracts/deployment-routes.ts';
 import { coded } from '../contracts/errors.ts';
 import { routes } from '../contracts/routes.ts';
 import type { Answer } from './answer.ts';
@@ -21,9 +22,12 @@ export interface FallbackOptions {
   readonly log: Log;
 }
 
-/** A path of the deployments' services where they are served; the edge has some of that kind too. */
+const subjectOf = (path: string): string => path.split('/')[2] ?? '';
+/** What comes after `/v1/` in deployments' routes; `/v1/agent` is the edge's. */
+const subjects: ReadonlySet<string> = new Set(deploymentRouteList.map(({ path }) => subjectOf(path)).filter((subject) => subject !== 'agent'));
+/** A path of the deployments' services where they are served; beside the edge, whose paths begin alike, only what they have. */
 const isDeploymentPath = (path: string, serves: (surface: Surface) => boolean): boolean =>
-  path.startsWith('/v1/') && serves('deployment') && !(serves('edge') && path.startsWith('/v1/agent/'));
+  path.startsWith('/v1/') && serves('deployment') && (!serves('edge') || subjects.has(subjectOf(path)));
 const isPlatformPath = (path: string): boolean => path === '/api' || path.startsWith('/api/') || path.startsWith('/.well-known/');
 const platform = { auth: { kind: 'none' } } as const;
 
