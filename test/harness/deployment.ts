@@ -81,6 +81,8 @@ export const startDeployment = async (scope: TestScope | undefined, options: Pla
     ...options, port,
     daemon: { ...options.daemon, deployments: { url: deploymentUrl, ...options.daemon?.deployments } },
     gateway: (index) => ({
+      // The page of the console is not built: half a second a gateway. Tests that look at it say `console: true`.
+      console: false,
       listeners: [{ host: '127.0.0.1', port: ports[index] ?? 0, surfaces: ['deployment'] }],
       ...(options.gateway instanceof Function ? options.gateway(index) : options.gateway),
     }),

@@ -12,6 +12,7 @@ import { deploymentRouteList } from '../../contracts/deployment-routes.ts';
 import { deployment, type DeploymentRoute } from '../../contracts/deployment.ts';
 import { deploymentsRoutes } from '../../contracts/deployments-routes.ts';
 import { encodeToken, streams, type ActorAddress } from '../../contracts/subjects.ts';
+import { connectAdmin } from '../harness/admin-client.ts';
 import { serviceJwt, startDeployment, type Held, type TestDeployment } from '../harness/deployment.ts';
 import { refusal } from '../harness/organization.ts';
 import { answered, type ApiReply, type Method, type Person } from '../harness/platform.ts';
@@ -45,8 +46,8 @@ suite('deployments over http', () => {
   before(async () => {
     world = await startDeployment(undefined, {
       daemons: 2, gateways: 2,
-      // The second gateway's buckets are narrow, so that they can be met; tests that are not about them take the first.
-      gateway: (index) => (index === 0 ? {} : { limits: { per_user_capacity: 5, per_user_refill_per_sec: 0.01, per_ip_capacity: 8, per_ip_refill_per_sec: 0.01 } }),
+      // A credential's bucket of the second gateway is narrow, so that it can be met; tests that are not about it ask little there.
+      gateway: (index) => (index === 0 ? {} : { limits: { per_user_capacity: 5, per_user_refill_per_sec: 0.01, per_ip_capacity: 10_000, per_ip_refill_per_sec: 1_000 } }),
     });
     nc = await connect({ servers: world.nats.url });
     journals = await openJournals(world.nats.url);
@@ -141,7 +142,7 @@ const query = Object.fromEntries(new URLSearchParams(examples[route.id]?.query ?
     }
   });
 
-  test('deployments - a key\'s bucket refuses it with Retry-After, and guesses use up the address [ERR-015]', async () => {
+  test('deployments - a key\'s bucket refuses it with Retry-After, and guesses use up the address [ERR-015]', async (t) => {
     const narrow = { gateway: 1, json: {} };
     const statuses: number[] = [];
     for (let i = 0; i < 7; i++) statuses.push((await world.service('POST', '/v1/agent/token', narrow)).status);
@@ -153,6 +154,10 @@ const query = Object.fromEntries(new URLSearchParams(examples[route.id]?.query ?
     const services: number[] = [];
     for (let i = 0; i < 6; i++) services.push((await world.service('GET', '/v1/regulation/state', { gateway: 1, token: await world.serviceToken({ jti: String(i) }), localAddress: '127.0.0.5' })).status);
     assert.deepEqual(services, [200, 200, 200, 200, 200, 429]);
+    // Who starts it looks at its health from the usual address: only this one is narrow.
+    const operator = await connectAdmin(world.gateways[1]?.adminSocket ?? '');
+    t.after(() => operator.close());
+    assert.equal(Object(await operator.ask({ op: 'rate_limit_override', kind: 'ip', key: '127.0.0.6', capacity: 8, refill_per_sec: 0.01 })).ok, true);
     const guesses: number[] = [];
     for (let i = 0; i < 9; i++) guesses.push((await world.service('POST', '/v1/agent/token', { ...narrow, token: `${world.key.slice(0, -2)}${String(10 + i)}`, localAddress: '127.0.0.6' })).status);
     assert.deepEqual(guesses, [401, 401, 401, 401, 401, 401, 401, 401, 429]);
