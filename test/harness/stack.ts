@@ -54,6 +54,8 @@ export interface StackOptions {
   readonly gateway?: Partial<GatewayInput> | ((index: number) => Partial<GatewayInput>);
   /** Further environment of the daemons. */
   readonly daemonEnvironment?: Readonly<Record<string, string>>;
+  /** Further environment of the gateways. */
+  readonly gatewayEnvironment?: Readonly<Record<string, string>>;
   /** Milliseconds an upstream call of a gateway may take; default the product's. */
   readonly deadlineMs?: (gateway: number) => number | undefined;
   /** NATS URL the daemons are given, e.g. a proxy's; default the server's own. */
@@ -187,6 +189,7 @@ export const startStack = async (scope: TestScope | undefined, options: StackOpt
       });
       const gateway = testProcess({
         name: `gateway-${index}`, onLine: (line) => options.onLine?.(`gateway-${index}`, line), args: [join(root, 'gateway', 'main.ts'), '--config', config], probe: async () => await gatewayReady(opsPort) && gatewayHealthy(port, certificate.caPath),
+        ...(options.gatewayEnvironment === undefined ? {} : { env: options.gatewayEnvironment }),
       });
       processes.push(gateway);
       gateways.push(Object.defineProperties(gateway, Object.getOwnPropertyDescriptors({
