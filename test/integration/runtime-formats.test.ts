@@ -132,7 +132,7 @@ describe('runtime formats', () => {
     }
   });
 
-  test('runtime formats - a turn that a gate blocks is 403 with the explanation in every format, journaled, without a model call [RUN-036] [REG-025]', async () => {
+  test('runtime formats - a turn that a gate blocks is 403 with the explanation in every format, journaled, without a model call; before, while all gates allow, it goes through [RUN-036] [REG-023] [REG-025]', async () => {
     const { owner, id: org } = await world.organization();
     const held = await world.provision(owner, org, 'Poor');
     const chat = (content: string, format = 'native', more: object = {}) => world.service('POST', `/v1/chat?format=${format}`, { token: held.key, json: chatBody('poor', content, more) });
