@@ -49,7 +49,7 @@ export const createDeployments = (options: DeploymentsOptions): Deployments => {
     sessionHandlers(deps),
     memoryHandlers(deps),
     knowledgeHandlers({ ...deps, ...deps.knowledge }),
-    blobHandlers({ ...deps, onMarkdown: async (caller, { hash, named, readText }) => indexMarkdown(caller, hash, await readText(), named) }),
+    blobHandlers({ ...deps, onMarkdown: async (caller, blob) => indexMarkdown(caller, blob.hash, await blob.readText(), blob.named) }),
   );
   const callers = createDeploymentCallers({ actors, vault, defaultId, now });
   return {
