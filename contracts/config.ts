@@ -156,6 +156,8 @@ export const daemonConfig = z.strictObject({
     url: z.url().refine((url) => new URL(url).origin === url).optional(),
     /** The deployment that a service JWT is for which names none. */
     default_id: deploymentId.optional(),
+    /** Milliseconds for which a deployment's credits must stay past a threshold before its economic mode changes; holds for deployments made from then on. Less than the default is for tests. */
+    mode_hold_ms: z.int().nonnegative().max(limits.regulationHoldMs).default(limits.regulationHoldMs),
   }).prefault({}),
   trust: z.strictObject({
     /** Name servers asked for domains' TXT records: IP addresses, `address:port` for another port than 53. Empty = the system's. */

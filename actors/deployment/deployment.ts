@@ -56,7 +56,7 @@ export const deployment = (deps: DeploymentDeps) => defineActor({
   initial: initialDeployment,
   apply: fold,
   effects: (effect) => ({
-    work: effect({ input: workInput, output: workOutput, once: 'at-least', deadlineMs: limits.effectDeadlineMs, run: runWork(deps), done: worked }),
+    work: effect({ input: workInput, output: workOutput, once: 'at-least', deadlineMs: limits.effectDeadlineMs, run: runWork(deps), done: worked(deps) }),
   }),
   commands: (command) => ({
     provision: command({

@@ -24,6 +24,8 @@ export interface DeploymentDeps {
   readonly restart: (self: ActorAddress, agentId: string, signal: AbortSignal) => Promise<number>;
   /** Erases everything of a deployment but this actor's own journal. Safe to repeat. Throws coded errors: it is tried again. */
   readonly erase: (self: ActorAddress, agentId: string, signal: AbortSignal) => Promise<void>;
+  /** How long a ratio must stay past a threshold before the economic mode changes (regulation's `begin`). Absent: as its contract says. */
+  readonly modeHoldMs?: number;
 }
 
 /** `agent`: the deployment's, by its id. */
@@ -91,7 +93,7 @@ const failed = (turn: DeploymentTurn, work: WorkInput['work'], code: string, att
   turn.emit('WorkFailed', { work, code, due: turn.now + waitMs });
 };
 
-const succeeded = (turn: DeploymentTurn, { work, pass, agent }: WorkInput, output: WorkOutput): void => {
+const succeeded = (turn: DeploymentTurn, { modeHoldMs }: Pick<DeploymentDeps, 'modeHoldMs'>, { work, pass, agent }: WorkInput, output: WorkOutput): void => {
   switch (work) {
     case 'settle':
       if (output.refused !== undefined) {
@@ -99,7 +101,7 @@ const succeeded = (turn: DeploymentTurn, { work, pass, agent }: WorkInput, outpu
         return;
       }
       turn.emit('DeploymentSettled', { managed: output.managed ?? true });
-      turn.tell(regulationAddress(turn.self.org, turn.self.key), 'begin', { agent_id: agent });
+      turn.tell(regulationAddress(turn.self.org, turn.self.key), 'begin', { agent_id: agent, ...(modeHoldMs === undefined ? {} : { hold_ms: modeHoldMs }) });
       return;
     case 'restart':
       turn.emit('DeploymentRestarted', { activations: output.activations ?? 0 });
@@ -115,14 +117,14 @@ const succeeded = (turn: DeploymentTurn, { work, pass, agent }: WorkInput, outpu
   }
 };
 
-export const worked = (turn: DeploymentTurn, outcome: Outcome<WorkOutput>, input: WorkInput): void => {
+export const worked = (deps: Pick<DeploymentDeps, 'modeHoldMs'>) => (turn: DeploymentTurn, outcome: Outcome<WorkOutput>, input: WorkInput): void => {
   const { state } = turn;
   // Another work has taken its place (an end while it settled): that one goes on by itself.
   if (state.phase === 'none' || state.work?.kind !== input.work) {
     workOn(turn);
     return;
   }
-  if (outcome.ok) succeeded(turn, input, outcome.output);
+  if (outcome.ok) succeeded(turn, deps, input, outcome.output);
   else failed(turn, input.work, outcome.code, state.work.attempts);
   workOn(turn);
 };

@@ -58,7 +58,7 @@ export interface DeploymentWorld {
   kinds(address: ActorAddress): Promise<string[]>;
 }
 
-export const deploymentWorld = async (t: { after(fn: () => void): void }, options: { readonly defaultId?: string } = {}): Promise<DeploymentWorld> => {
+export const deploymentWorld = async (t: { after(fn: () => void): void }, options: { readonly defaultId?: string; readonly modeHoldMs?: number } = {}): Promise<DeploymentWorld> => {
   const vault = createVault(readMasterKey(randomBytes(32).toString('base64')));
   const work: string[] = [];
   const ulids = new Ulids(Date.now);
@@ -73,6 +73,7 @@ export const deploymentWorld = async (t: { after(fn: () => void): void }, option
         return 3;
       },
       erase: async ({ key }) => did(`erase ${key}`),
+      ...(options.modeHoldMs === undefined ? {} : { modeHoldMs: options.modeHoldMs }),
     }),
     organization({ mailer: { send: async () => undefined }, invitationLink: () => '', now: () => host.now(), erase: async () => undefined }),
     name(), regulation(), wallet(), keptWebhook,

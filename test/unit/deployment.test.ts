@@ -230,3 +230,14 @@ test('deployments - the agent\'s soul says who made it for what and when, under 
   await w.call('changeDeployment', 'owner', { orgId: acme, id: one.id, action: 'rotate_key' });
   assert.deepEqual(deploymentCommands.credentials.output.parse(await w.host.ask(deploymentAt(one), 'credentials', {})).agent, agent);
 });
+
+test('deployments - how long an economic mode must be due is the configuration\'s when the deployment is made, journaled there; without one, five minutes', async (t) => {
+  for (const [options, held] of [[{ modeHoldMs: 25 }, 25], [{}, limits.regulationHoldMs]] as const) {
+    const w = await deploymentWorld(t, options);
+    await w.found(acme);
+    const made = await w.create(acme);
+    const address = regulationAddress(acme, made.id);
+    await w.host.until(address, (all) => all.some(({ k }) => k === 'RegulationBegun'));
+    assert.deepEqual((await w.host.events(address)).flatMap(({ k, d }) => (k === 'RegulationBegun' ? [d['hold_ms']] : [])), [held]);
+  }
+});

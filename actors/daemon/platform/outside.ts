@@ -14,7 +14,7 @@ import { createInvitationTokens } from './organization-tokens.ts';
 import { createSigninCodes } from './signin-code.ts';
 
 export interface OutsideOptions {
-  readonly config: Pick<DaemonConfig, 'mail' | 'platform' | 'webhooks'>;
+  readonly config: Pick<DaemonConfig, 'mail' | 'platform' | 'webhooks' | 'deployments'>;
   readonly secrets: Pick<Secrets, 'masterKey' | 'smtpPassword' | 'smtpCa' | 'webhookCa'>;
   readonly log: Log;
   /** Erases what a deleted organization has. */
@@ -41,7 +41,7 @@ export const openOutside = ({ config, secrets, log, erase, remains, processor }:
       payments: { cancel: processor?.cancel ?? (() => Promise.reject(coded('payment_error', 'No payment processor is configured.'))) },
       signin: { mailer, codeOf: createSigninCodes(secrets.masterKey) },
       organization: { mailer, erase, now, invitationLink: (orgId, invitationId) => `${page}?token=${invitations.make(orgId, invitationId)}` },
-      deployment: remains,
+      deployment: { ...remains, modeHoldMs: config.deployments.mode_hold_ms },
       webhook: { post: openPost({ config: config.webhooks, ca: secrets.webhookCa }), secret: (orgId, version) => webhookSecret(secrets.masterKey, orgId, version), now },
     },
     close: () => mailer.close(),
