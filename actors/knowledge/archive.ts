@@ -18,6 +18,10 @@ import { Inverted } from './inverted.ts';
 const mark = Buffer.from('TRPKNO1\n');
 const hashBytes = 32;
 const level = 1;
+/**
+ * Bytes that zlib gives at once: each such piece is a turn of the thread's event loop, and other asks may be served between two of them.
+ */
+const pieceBytes = 16 * 1024 * 1024;
 
 /** The journal up to which it is the index: sequence and hash of the last message, and the number of its last event. */
 export interface Place {
@@ -127,7 +131,8 @@ export const writeArchive = async (index: Inverted, { seq, number }: Place): Pro
       before = document;
     }
   }
-  const body = await compress(sink.end(), { level });
+  const plain = sink.end();
+  const body = await compress(plain, { level, chunkSize: Math.min(pieceBytes, Math.max(1_024, plain.length)) });
   return Buffer.concat([mark, createHash('sha256').update(body).digest(), body]);
 };
 
@@ -137,7 +142,7 @@ export const readArchive = async (bytes: Uint8Array): Promise<{ readonly index: 
   const body = whole.subarray(mark.length + hashBytes);
   if (!whole.subarray(0, mark.length).equals(mark) || !createHash('sha256').update(body).digest().equals(whole.subarray(mark.length, mark.length + hashBytes))) return undefined;
   try {
-    const source = new Source(await expand(body, { maxOutputLength: limits.knowledgeSnapshotMaxBytes * 4 }));
+    const source = new Source(await expand(body, { maxOutputLength: limits.knowledgeSnapshotMaxBytes * 4, chunkSize: Math.min(pieceBytes, Math.max(1_024, body.length * 4)) }));
     const { documents, words, seq, number } = head.parse(JSON.parse(source.text()));
     const index = new Inverted();
     for (const [id, path, title, hash, size, ref, tags, aliases, links, count, packedBytes] of documents) {

@@ -100,10 +100,21 @@ const run = async (ask: ThreadAsk): Promise<unknown> => {
   return work(ask.input);
 };
 
-parentPort?.on('message', (ask: ThreadAsk) => {
+/**
+ * Asks that wait, at most `limits.knowledgeAsksMax`. Each has a turn of the event loop of its own: a port hands over up to 1,000 messages in one
+ * turn as long as others come, and a snapshot whose compression had ended long ago was not answered meanwhile.
+ */
+const asks: ThreadAsk[] = [];
+const next = (): void => {
+  const ask = asks.shift();
+  if (ask === undefined) return;
   const tell = (answer: ThreadAnswer): void => parentPort?.postMessage(answer);
   run(ask).then(
     (output) => tell({ id: ask.id, output }),
     (error: unknown) => tell({ id: ask.id, failure: error instanceof Error ? error.stack ?? error.message : String(error) }),
   );
+  if (asks.length > 0) setImmediate(next);
+};
+parentPort?.on('message', (ask: ThreadAsk) => {
+  if (asks.push(ask) === 1) setImmediate(next);
 });

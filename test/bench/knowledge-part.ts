@@ -1,9 +1,12 @@
 /** A process as a daemon is for knowledge: the actor on a host, the reader with its index thread, the shelf in NATS. */
 import { setTimeout as wait } from 'node:timers/promises';
+import MiniSearch from 'minisearch';
 import { askBy } from '../../actors/daemon/platform/ask.ts';
 import { createIndexing } from '../../actors/daemon/deployment/knowledge.ts';
 import { createIndexer } from '../../actors/knowledge/indexer.ts';
+import { excerptOf } from '../../actors/knowledge/excerpt.ts';
 import { knowledge } from '../../actors/knowledge/knowledge.ts';
+import { readMarkdown } from '../../actors/knowledge/markdown.ts';
 import { createKnowledgeReader, type KnowledgeReader } from '../../actors/knowledge/reader.ts';
 import { natsShelves } from '../../actors/knowledge/shelf-nats.ts';
 import type { Shelves } from '../../actors/knowledge/shelf.ts';
@@ -56,6 +59,18 @@ const timed = async (count: number, work: () => Promise<unknown>): Promise<Retur
   return quantiles(times);
 };
 
+interface Library {
+  readonly search: MiniSearch<{ readonly id: number; readonly title: string; readonly tags: string; readonly text: string }>;
+  readonly texts: readonly string[];
+}
+let library: Library | undefined;
+const libraryOf = ({ notes: all }: Vault): Library => {
+  const read = all.map(({ path, content }) => readMarkdown(path, content));
+  const search: Library['search'] = new MiniSearch({ fields: ['title', 'tags', 'text'], searchOptions: { boost: { title: 5, tags: 4 } } });
+  search.addAll(read.map(({ title, tags, text }, id) => ({ id, title, tags: tags.join(' '), text })));
+  return { search, texts: read.map(({ text }) => text) };
+};
+
 const jobs = {
   start: async ({ url }: { readonly url: string }) => {
     const nc = await connectNats({ url, name: 'knowledge' });
@@ -103,6 +118,15 @@ const jobs = {
     const subject = journalSubject(partitionOf(address, plan.partitions), address);
     return timed(count, () => stores.journal.last(subject));
   },
+  /** The same queries to MiniSearch in this thread, texts read and excerpts made as ours are. */
+  library: async ({ count, seed }: { readonly count: number; readonly seed: number }) => {
+    const index = library ??= libraryOf(notes());
+    const random = draw(seed);
+    return timed(count, async () => {
+      const found = index.search.search(queryOf(notes().notes, random)).slice(0, limits.knowledgeResultsUsual);
+      return found.map((result) => excerptOf(index.texts[Number(result.id)] ?? '', result.terms.map((word) => ({ word, weight: 1 }))));
+    });
+  },
   /** A restart: milliseconds until the first search is answered from the snapshot. */
   restart: async () => {
     const at = here();
@@ -115,6 +139,7 @@ const jobs = {
   /** Lets go of the vault and of garbage. */
   settle: async () => {
     vault = undefined;
+    library = undefined;
     globalThis.gc?.();
     await wait(100);
     globalThis.gc?.();

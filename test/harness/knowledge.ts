@@ -20,8 +20,14 @@ import { recorder } from './log.ts';
 export const organizationId = 'org_01jd0000000000000000000000';
 export const deploymentId = 'dep_01jd0000000000000000000000';
 
-/** Counts what is read and written of a shelf. */
-const counted = (shelf: Shelf, counts: { reads: number; saves: number; drops: string[] }, onSave: () => void): Shelf => ({
+/** What was read and written of the shelves. */
+interface Counts {
+  reads: number;
+  saves: number;
+  loads: number;
+  drops: string[];
+}
+const counted = (shelf: Shelf, counts: Counts, onSave: () => void): Shelf => ({
   put: (ref, bytes) => shelf.put(ref, bytes),
   get: async (ref) => {
     counts.reads += 1;
@@ -36,7 +42,10 @@ const counted = (shelf: Shelf, counts: { reads: number; saves: number; drops: st
     counts.saves += 1;
     onSave();
   },
-  load: () => shelf.load(),
+  load: () => {
+    counts.loads += 1;
+    return shelf.load();
+  },
 });
 
 export interface Asked {
@@ -47,7 +56,7 @@ export interface Asked {
 export interface TestKnowledge {
   readonly reader: KnowledgeReader;
   readonly indexer: Indexer;
-  readonly counts: { reads: number; saves: number; drops: string[] };
+  readonly counts: Counts;
   readonly log: ReturnType<typeof recorder>;
   /** Resolves when it has written a snapshot. */
   readonly saved: Promise<void>;
@@ -84,7 +93,7 @@ export const knowledgeWorld = (): KnowledgeWorld => {
     start: ({ askMs, ...options } = {}) => {
       const log = recorder();
       const saved = Promise.withResolvers<void>();
-      const counts = { reads: 0, saves: 0, drops: [] as string[] };
+      const counts: Counts = { reads: 0, saves: 0, loads: 0, drops: [] };
       const indexer = createIndexer({ log, ...(askMs === undefined ? {} : { askMs }) });
       const own: Shelves = (org, dep) => counted(shelves(org, dep), counts, () => saved.resolve());
       const reader = createKnowledgeReader({ journal, partitions, shelves: own, indexer, log, ...options });
