@@ -6,21 +6,7 @@
  */
 import { z } from 'zod';
 import { limits } from './limits.ts';
-
-/** Nested no deeper than `limits.chatDepthMax`. Not recursive: what it is asked about may be deeper than any stack. */
-export const isShallow = (value: unknown): boolean => {
-  let level: unknown[] = [value];
-  for (let depth = 0; level.length > 0; depth++) {
-    if (depth > limits.chatDepthMax) return false;
-    const next: unknown[] = [];
-    for (const item of level) {
-      if (typeof item !== 'object' || item === null) continue;
-      for (const inner of Object.values(item)) next.push(inner);
-    }
-    level = next;
-  }
-  return true;
-};
+import { isShallow } from './nesting.ts';
 
 const note = z.string().max(limits.chatNoteMaxChars);
 const toolName = z.string().regex(/^[a-zA-Z0-9_-]{1,64}$/);
@@ -53,6 +39,12 @@ const tool = z.strictObject({
   }),
 });
 
+/** Counted before any is looked at: each bad one would be a problem of its own. */
+const few = (pairs: unknown, context: z.core.$RefinementCtx): unknown => {
+  if (typeof pairs === 'object' && pairs !== null && Object.keys(pairs).length > 16) context.addIssue({ code: 'custom', message: 'at most 16 pairs' });
+  return pairs;
+};
+
 const fields = {
   model: z.string().min(1).max(limits.idMaxChars),
   messages: z.array(message).min(1).max(limits.chatMessagesMax),
@@ -68,7 +60,7 @@ const fields = {
   max_completion_tokens: z.int().positive().nullish(),
   stop: z.union([note.min(1), z.array(note.min(1)).max(4)]).nullish(),
   user: note.nullish(),
-  metadata: z.record(z.string().max(64), z.string().max(512)).refine((pairs) => Object.keys(pairs).length <= 16, 'at most 16 pairs').nullish(),
+  metadata: z.preprocess(few, z.record(z.string().max(64), z.string().max(512))).nullish(),
   // Only what is done anyway.
   n: z.literal(1).nullish(),
   frequency_penalty: z.literal(0).nullish(),
@@ -82,7 +74,8 @@ const fields = {
 /** Body of `POST /api/v1/chat/completions`. */
 export const completionRequest = z.looseObject(fields).superRefine((request, context) => {
   const wrong = (path: (string | number)[], problem: string): void => context.addIssue({ code: 'custom', path, message: problem });
-  for (const name of Object.keys(request)) if (!Object.hasOwn(fields, name)) wrong([name], 'is not supported here');
+  const foreign = Object.keys(request).filter((name) => !Object.hasOwn(fields, name));
+  for (const name of foreign.slice(0, limits.issuesMax)) wrong([name], 'is not supported here');
   const { messages, tools, tool_choice: choice } = request;
   const last = messages.at(-1);
   if (last?.role !== 'user' && last?.role !== 'tool') wrong(['messages', messages.length - 1, 'role'], 'the last message must be from user or tool');

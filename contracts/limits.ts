@@ -28,6 +28,11 @@ export const limits = {
   bearerMaxBytes: 8 * 1024,
   /** Bytes of a JSON request body on edge routes. Longer: 413 `payload_too_large`. */
   bodyMaxBytes: 64 * 1024,
+  /** Levels of nesting of any JSON body. Deeper: `bad_request`, on the platform `validation_error`. More than `chatDepthMax` and what is around a tool's values. */
+  bodyDepthMax: 128,
+  /** Places of a bad body that a refusal names, and characters of each place and of what is said of it: both are the sender's to make long. The rest is cut. */
+  issuesMax: 8,
+  issueMaxChars: 256,
   /** Bytes of an attachment uploaded over the edge. Longer: 413 `payload_too_large`. */
   attachmentMaxBytes: 4 * 1024 * 1024,
   /** Uploads of one user under way on one gateway process, waiting for their answer included. More: 429 `rate_limited`. */

@@ -14,9 +14,10 @@
  * A failed or denied call has `{error: {code, message}}` as its result.
  */
 import { z } from 'zod';
-import { completionRequest, isShallow, type ChatMessage, type CompletionRequest } from './chat.ts';
+import { completionRequest, type ChatMessage, type CompletionRequest } from './chat.ts';
 import type { Approval } from './completion.ts';
 import { limits } from './limits.ts';
+import { isNoDeeper, isShallow } from './nesting.ts';
 
 const note = z.string().max(limits.chatNoteMaxChars);
 const value = z.unknown().refine(isShallow, 'is nested too deeply');
@@ -158,6 +159,11 @@ const rawCompletion = (request: Fields, model: string): { readonly messages: rea
 
 /** Body of `POST /api/chat`. Further fields, of which AI SDK's transport sends some (`id`, `trigger`, `messageId`), are let be. */
 export const uiChatRequest = fields.superRefine((request, context) => {
+  // What was found too deep before is told, but not kept from here.
+  if (!isNoDeeper(request, limits.bodyDepthMax)) {
+    context.addIssue({ code: 'custom', path: [], message: 'is nested too deeply' });
+    return;
+  }
   const withParts = hasParts(request);
   if (!withParts && typeof request.model !== 'string') context.addIssue({ code: 'custom', path: ['model'], message: 'is needed' });
   const late = lateDecision(request);

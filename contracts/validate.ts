@@ -8,6 +8,7 @@
 import { z } from 'zod';
 import { coded, type CodedError, type ErrorCode } from './errors.ts';
 import { limits } from './limits.ts';
+import { isNoDeeper } from './nesting.ts';
 
 const structural: ReadonlySet<string> = new Set(['invalid_type', 'unrecognized_keys', 'invalid_union', 'invalid_key', 'invalid_element']);
 
@@ -26,8 +27,13 @@ export const isId = (text: string): boolean => {
 export const userId = z.string().refine(...rule(isId, 'bad_user_id'));
 export const plainId = z.string().refine(...rule(isId, 'bad_request'));
 
+/** The first places of a bad value and what is wrong there, each of a bounded length (`limits.issuesMax`, `limits.issueMaxChars`). */
+export const issuesOf = ({ issues }: z.ZodError): readonly { readonly place: string; readonly problem: string }[] => issues.slice(0, limits.issuesMax).map(({ path, message }) => ({
+  place: path.map(String).join('.').slice(0, limits.issueMaxChars), problem: message.slice(0, limits.issueMaxChars),
+}));
+
 export const refusalOf = (error: z.ZodError): CodedError => {
-  const issues = error.issues.slice(0, 8).map((issue) => ({ path: issue.path.map(String).join('.'), problem: issue.message }));
+  const issues = issuesOf(error).map(({ place: path, problem }) => ({ path, problem }));
   if (error.issues.some((issue) => structural.has(issue.code))) return coded('validation_error', undefined, { details: { issues } });
   for (const issue of error.issues) {
     if (issue.code !== 'custom') continue;
@@ -43,10 +49,14 @@ export const parseValue = <S extends z.ZodType>(schema: S, value: unknown): z.ou
   return parsed.data;
 };
 
+/** Throws `bad_request` for what is no JSON, or is nested deeper than `limits.bodyDepthMax`. */
 export const parseJson = (text: string): unknown => {
+  let value: unknown;
   try {
-    return JSON.parse(text);
+    value = JSON.parse(text);
   } catch {
     throw coded('bad_request', 'The body is not JSON.');
   }
+  if (!isNoDeeper(value, limits.bodyDepthMax)) throw coded('bad_request', 'The body is nested too deeply.');
+  return value;
 };

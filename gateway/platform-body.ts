@@ -9,7 +9,9 @@
 import { z } from 'zod';
 import { coded, type CodedError } from '../contracts/errors.ts';
 import { limits } from '../contracts/limits.ts';
+import { isNoDeeper } from '../contracts/nesting.ts';
 import type { EnvelopeRoute } from '../contracts/platform-routes.ts';
+import { issuesOf } from '../contracts/validate.ts';
 import { formType } from './platform-request.ts';
 import { repeatedKey } from './repeated-key.ts';
 
@@ -23,7 +25,7 @@ const wrong = (field: string, constraint: string): CodedError => refusal([{ fiel
 export const checkInput = (schema: z.ZodType, value: unknown): unknown => {
   const parsed = schema.safeParse(value);
   if (!parsed.success) {
-    throw refusal(parsed.error.issues.slice(0, 8).map((issue) => ({ field: issue.path.map(String).join('.'), constraint: issue.message })));
+    throw refusal(issuesOf(parsed.error).map(({ place, problem }) => ({ field: place, constraint: problem })));
   }
   if (!(schema instanceof z.ZodObject) || typeof value !== 'object' || value === null) return value;
   return Object.fromEntries(Object.entries(value).filter(([name]) => Object.hasOwn(schema.shape, name)));
@@ -66,6 +68,7 @@ const parseJson = (text: string, strict: boolean): unknown => {
   } catch {
     throw wrong('', 'the body is not JSON');
   }
+  if (!isNoDeeper(value, limits.bodyDepthMax)) throw wrong('', 'the body is nested too deeply');
   const twice = strict ? repeatedKey(text) : undefined;
   if (twice !== undefined) throw wrong(twice, 'given more than once in the body');
   return value;

@@ -3,9 +3,9 @@
  * but for the calls that wait for a person, which outlive their completion: at most `limits.completionApprovalsMax` of them.
  */
 import type { z } from 'zod';
-import { isShallow } from '../../contracts/chat.ts';
 import type { completionEvents, CompletionEventKind, CompletionPrompt } from '../../contracts/completion.ts';
 import { limits } from '../../contracts/limits.ts';
+import { isShallow } from '../../contracts/nesting.ts';
 import type { usage } from '../../contracts/stream.ts';
 import { parseArguments, type TokenCount } from '../providers/provider.ts';
 

@@ -4,9 +4,12 @@ import { test } from 'node:test';
 import fc from 'fast-check';
 import { conversationOf, promptChars, promptOf } from '../../actors/daemon/platform/chat-prompt.ts';
 import { ChunkWriter, wholeAnswer } from '../../actors/daemon/platform/chat-wire.ts';
-import { chatChunk, chatCompletion, chatError, completionRequest, isShallow } from '../../contracts/chat.ts';
+import { chatChunk, chatCompletion, chatError, completionRequest } from '../../contracts/chat.ts';
 import { completionPrompt } from '../../contracts/completion.ts';
 import { limits } from '../../contracts/limits.ts';
+import { isShallow } from '../../contracts/nesting.ts';
+import { uiChatRequest } from '../../contracts/ui-chat.ts';
+import { issuesOf, parseJson } from '../../contracts/validate.ts';
 import { runSeed } from '../harness/seed.ts';
 
 const user = (content: string): object => ({ role: 'user', content });
@@ -86,4 +89,29 @@ test('chat request - the type of an error follows its status [CHAT-021] [CHAT-02
   assert.deepEqual([400, 401, 402, 403, 404, 413, 429, 500, 502, 503, 504].map(typeOf), [
     'invalid_request_error', 'authentication_error', 'invalid_request_error', 'permission_error', 'not_found_error', 'invalid_request_error', 'rate_limit_error', 'api_error', 'api_error', 'api_error', 'api_error',
   ]);
+});
+
+test('chat request - what is deeper than any stack is refused wherever it is, never thrown over', () => {
+  const deep = nested(200_000, '[', ']');
+  const parts = (...all: object[]): object => ({ model: 'm', messages: [{ id: 'a', role: 'assistant', parts: all }, { role: 'user', parts: [{ type: 'text', text: 'x' }] }] });
+  for (const body of [
+    parts({ type: 'text', text: 'x', more: deep }), parts({ type: 'tool-a', toolCallId: 'c', state: 'output-available', input: deep }),
+    parts({ type: 'tool-a', toolCallId: 'c', state: 'output-available', output: deep }), { ...parts(), messages: [{ role: 'user', parts: [{ type: 'text', text: 'x' }], metadata: deep }] },
+  ]) assert.equal(uiChatRequest.safeParse(body).success, false);
+  assert.throws(() => parseJson(`{"a":${'['.repeat(200_000)}${']'.repeat(200_000)}}`), { code: 'bad_request' });
+  assert.deepEqual(parseJson('[[1]]'), [[1]]);
+});
+
+test('chat request - a hundred thousand wrong names or pairs are a few short problems', () => {
+  const many = Object.fromEntries(Array.from({ length: 100_000 }, (_, i) => [`k${i}`, 0]));
+  for (const [body, most] of [
+    [{ model: 'm', messages: [user('x')], metadata: many }, 1], [{ model: 'm', messages: [user('x')], ...many }, limits.issuesMax], [{ model: 'm', messages: [{ ...user('x'), ...many }] }, 1],
+    [{ model: 'm', messages: [user('x')], ['k'.repeat(1_000_000)]: 0 }, 1],
+  ] as const) {
+    const { error } = completionRequest.safeParse(body);
+    assert.ok(error !== undefined && error.issues.length <= most, String(error?.issues.length));
+    assert.ok(JSON.stringify(issuesOf(error)).length < 5_000);
+  }
+  assert.equal(completionRequest.safeParse({ model: 'm', messages: [user('x')], metadata: { a: 'b' } }).success, true);
+  for (const metadata of ['x', 7, [], { a: 1 }]) assert.equal(completionRequest.safeParse({ model: 'm', messages: [user('x')], metadata }).success, false);
 });

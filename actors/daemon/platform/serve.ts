@@ -10,7 +10,7 @@ import { coded, CodedError } from '../../../contracts/errors.ts';
 import { limits } from '../../../contracts/limits.ts';
 import { platformCall, type AnswerHeaders, type Caller, type PlatformAnswer, type PlatformRoute, type RequestContext } from '../../../contracts/platform.ts';
 import type { EnvelopeRoute } from '../../../contracts/platform-routes.ts';
-import { parseJson } from '../../../contracts/validate.ts';
+import { issuesOf, parseJson } from '../../../contracts/validate.ts';
 import type { Sender } from '../../runtime/message.ts';
 import type { Answer, Call } from '../link-call.ts';
 
@@ -66,7 +66,7 @@ const rawBody = z.base64();
 export const parsePlatform = (schema: z.ZodType, value: unknown): unknown => {
   const parsed = schema.safeParse(value);
   if (parsed.success) return parsed.data;
-  const issues = parsed.error.issues.slice(0, 8).map((issue) => ({ field: issue.path.map(String).join('.'), constraint: issue.message }));
+  const issues = issuesOf(parsed.error).map(({ place, problem }) => ({ field: place, constraint: problem }));
   throw coded('validation_error', undefined, { details: { ...issues[0], issues } });
 };
 
