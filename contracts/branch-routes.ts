@@ -40,6 +40,10 @@ export const sessionState = z.strictObject({
 });
 export type SessionStateShown = z.infer<typeof sessionState>;
 
+export const sessionBranches = z.strictObject({ branches: z.array(sessionBranch) });
+/** `branch`, `number`: whose journal the event is in, and its number there. */
+export const sessionStateAt = z.strictObject({ at: z.string(), branch: z.string(), number: z.int(), cut: z.boolean(), state: sessionState });
+
 const base = { surface: 'deployment', auth: { kind: 'deployment' }, serve: { by: 'daemon' }, invalidStatus: 400 } as const;
 const usual = ['unauthorized', 'invalid_argument', 'rate_limited', 'overloaded', 'upstream_unavailable', 'journal_unavailable', 'session_not_found'] as const;
 
@@ -53,14 +57,14 @@ export const branchRoutes = {
   }),
   branch_list: deploymentRoute({
     ...base, id: 'branch_list', wire: 304, console: 404, method: 'GET', path: '/v1/sessions/:session/branches', summary: 'The branches of a session: `main`, then the oldest first.',
-    bodyMaxBytes: 0, answers: { 200: z.strictObject({ branches: z.array(sessionBranch) }) }, errors: [...usual, 'deadline_exceeded'],
+    bodyMaxBytes: 0, answers: { 200: sessionBranches }, errors: [...usual, 'deadline_exceeded'],
   }),
   session_state: deploymentRoute({
     ...base, id: 'session_state', wire: 305, console: 405, method: 'GET', path: '/v1/sessions/:session/state',
     summary: 'What a session was after the event `at` (default: what it is now): history, memories, running turn, queue, usage. `number`: of the event in its branch\'s journal. '
       + `Texts of more than ${limits.sessionStateTextMaxChars} characters are cut; then \`cut\` is true.`,
     query: z.strictObject({ at: eventName.optional(), branch: branchName.optional() }), bodyMaxBytes: 0,
-    answers: { 200: z.strictObject({ at: z.string(), branch: z.string(), number: z.int(), cut: z.boolean(), state: sessionState }) },
+    answers: { 200: sessionStateAt },
     errors: [...usual, 'branch_not_found', 'event_not_found'],
   }),
 } as const;

@@ -58,7 +58,7 @@ export const runtimeRoutes = {
   runtime_chat: deploymentRoute({
     ...base, id: 'runtime_chat', wire: 300, console: 400, writes: true, method: 'POST', path: '/v1/chat',
     summary: 'One turn of a session, made if it is new, as server-sent events. `format` or `Accept: application/vnd.troupe.<format>+event-stream`; default `native`. '
-      + 'A turn goes on when its client leaves: the same body with `Last-Event-ID` takes the stream up after that event and begins no second turn.',
+      + 'A turn goes on when its client leaves: the same body with `Last-Event-ID` takes the stream up after that event and begins no second turn. A branch (`branch`) is spoken to as the session is.',
     query: z.strictObject({ format: streamFormat.optional() }), body: runtimeChatBody, bodyMaxBytes: limits.runtimeBodyMaxBytes, headers: [acceptHeader, lastEventHeader],
     answers: { 200: 'text' },
     errors: [...usual, 'branch_not_found', 'event_not_found', 'policy_denied', 'credits_exhausted', 'session_busy', 'conflict', 'payload_too_large', 'provider_error', 'provider_timeout'],

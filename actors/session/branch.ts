@@ -13,8 +13,8 @@ type Branch = typeof sessionCommands.branch;
 
 export const branch = (turn: LoopTurn, { deployment, from, past, user_id, effects }: z.output<Branch['input']>): z.output<Branch['output']> => {
   const { key, session, model } = turn.state;
-  // Only an actor without a past sees its origin's state.
-  if (key !== from) throw coded('conflict', 'The session has a branch of this name.');
+  // Only an actor without a past sees its origin's state, and no actor is its own origin.
+  if (key !== from || key === turn.self.key) throw coded('conflict', 'The session has a branch of this name.');
   const origin = past.at(-1);
   if (session === null || origin === undefined) throw coded('session_not_found');
   turn.emit('BranchCreated', {

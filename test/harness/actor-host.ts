@@ -11,6 +11,7 @@ import { journalSubject, partitionOf, type ActorAddress } from '../../contracts/
 import { decodeCommit } from '../../actors/runtime/commit.ts';
 import type { ActorDefinition } from '../../actors/runtime/define.ts';
 import { createEngine } from '../../actors/runtime/engine.ts';
+import type { ForkSource } from '../../actors/runtime/fork.ts';
 import { createMemoryStores } from '../../actors/runtime/memory/stores.ts';
 import type { Engine, Message, Sender } from '../../actors/runtime/message.ts';
 import type { Clock, Journal } from '../../actors/runtime/store.ts';
@@ -25,6 +26,8 @@ export interface ActorHost {
   ask(address: ActorAddress, command: string, input: unknown, principal?: Principal, id?: string): Promise<unknown>;
   /** Everything in an actor's journal, in order. */
   events(address: ActorAddress): Promise<StoredEvent[]>;
+  /** What there is to fold (actors/runtime/fork.ts). */
+  readonly source: ForkSource;
   /** Resolves with the journal when the test holds for it; looked at after every commit of that actor. */
   until(address: ActorAddress, test: (events: readonly StoredEvent[]) => boolean): Promise<StoredEvent[]>;
   /** Ends the engine at the n-th append from now (1 = the next); `stored`: the append is in the journal all the same. */
@@ -143,6 +146,7 @@ export const actorHost = (definitions: readonly ActorDefinition[], options: Acto
     get crashes() { return crashes; },
     ask: async (address, command, input, principal = { kind: 'system' }, id) => deliver({ address, command, input, principal, ...(id === undefined ? {} : { id }) }),
     events,
+    source: { journal: stores.journal, partitions },
     until: async (address, test) => {
       const subject = subjectOf(address);
       const looks = watchers.get(subject) ?? new Set();

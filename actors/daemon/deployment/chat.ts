@@ -4,6 +4,7 @@
  * Guarantees
  * D1  What a client sees was journaled before (G2), every event once and in order, up to the end of its turn.
  * D2  A turn goes on when its client leaves; who comes back with the same body and `Last-Event-ID` gets what follows that event, and no second turn.
+ *     In the format `native` that is everything which follows it, before the turn too, and in a branch its past.
  * D3  A refusal (a gate's block, no credits, a body) before anything was said has its status. After that it is an event of the stream.
  * The head is held back until the model has said something, the turn is over, or `limits.answerBeginMs` have passed. Backpressure is credit: a slow
  * client is a cursor into the journal, and the model is not held up for it.
@@ -153,6 +154,15 @@ const isEventOf = async (deps: RuntimeDeps, branch: SessionBranch, id: string): 
   return false;
 };
 
+/** What follows the client's last event and comes before its turn; then the turn. Formats that say only the turn have no word for the first. */
+async function* fromLast(deps: RuntimeDeps, branch: SessionBranch, span: { readonly after: string; readonly turn: Turn }, turn: AsyncGenerator<readonly SessionEvent[], void, undefined>): AsyncGenerator<readonly SessionEvent[], void, undefined> {
+  for await (const seen of branchEvents(deps.tails, branch, span.after)) {
+    if (seen.event.id >= span.turn.from) break;
+    yield [seen];
+  }
+  yield* turn;
+}
+
 /** Asks the session for the turn. */
 const converse = async (deps: RuntimeDeps, { caller, signal }: Pick<DeploymentRequest, 'caller' | 'signal'>, said: Said, lastEventId: string | undefined): Promise<Turn> => {
   const { branch, body, model } = said;
@@ -186,7 +196,10 @@ export const chatHandlers = (deps: RuntimeDeps): DeploymentHandlers => ({
       try {
         const turn = await converse(deps, request, said, lastEventId);
         const after = turn.resumed ? lastEventId ?? '' : '';
-        await tell(followTurn(deps.tails, tail, branch.address, turn), answer, { writer: writerOf(said, turn, deps.upcast), turn, after, upcast: deps.upcast, log: deps.log });
+        const writer = writerOf(said, turn, deps.upcast);
+        const own = followTurn(deps.tails, tail, branch.address, turn);
+        const events = writer.all && lastEventId !== undefined ? fromLast(deps, branch, { after: lastEventId, turn }, own) : own;
+        await tell(events, answer, { writer, turn, after, upcast: deps.upcast, log: deps.log });
       } finally {
         over.abort();
       }
