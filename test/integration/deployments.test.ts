@@ -263,9 +263,10 @@ const query = Object.fromEntries(new URLSearchParams(examples[route.id]?.query ?
       assert.equal((await world.service('POST', '/v1/journal/append', { token: key, json: { stream_id: 's', events: [{ kind: 'Noted', payload: {} }] } })).status, 201);
       assert.equal((await world.service('POST', '/v1/memory', { token: key, json: { session_id: 's', fact: 'f', source: 'test', relevance: 1 } })).status, 201);
       assert.equal((await world.service('POST', '/v1/chat', { token: key, json: { session_id: 'talk', messages: [{ role: 'user', content: '/say hi' }] } })).status, 200);
+      assert.equal((await world.service('POST', '/v1/sessions/talk/branches', { token: key, json: { name: 'b' } })).status, 201);
       assert.equal((await world.service('POST', '/v1/blobs', { token: key, body: `of ${key.slice(-4)}`, headers: { 'content-type': 'text/plain' } })).status, 201);
     }
-    assert.ok((await left()).length >= base.length + 5, 'two sessions, a stream, a blob, and more');
+    assert.ok((await left()).length >= base.length + 6, 'two sessions and a branch, a stream, a blob, and more');
     const service = await world.serviceToken({}, held);
     assert.equal((await world.api('DELETE', path, { token: world.owner.accessToken, json: { orgId: world.org.id, id: held.id } })).status, 200);
     for (const gateway of [0, 1]) {
@@ -278,8 +279,8 @@ const query = Object.fromEntries(new URLSearchParams(examples[route.id]?.query ?
     assert.deepEqual(lasting(now), lasting(base));
     assert.ok(!now.some((subject) => subject.includes(held.id)), now.join(' '));
     assert.equal((await world.service('GET', '/v1/journal/events?stream_id=s', { token: kept.key })).body.includes('Noted'), true);
-    const { sessions } = z.object({ sessions: z.array(z.object({ id: z.string() })) }).parse((await world.service('GET', '/v1/sessions', { token: kept.key })).json);
-    assert.deepEqual(sessions.map(({ id }) => id).toSorted(), ['s', 'talk']);
+    const { sessions } = z.object({ sessions: z.array(z.object({ id: z.string(), branch: z.string() })) }).parse((await world.service('GET', '/v1/sessions', { token: kept.key })).json);
+    assert.deepEqual(sessions.map(({ id, branch }) => `${id} ${branch}`).toSorted(), ['s main', 'talk b', 'talk main']);
   });
 
   test('deployments - a deleted organization\'s end with it: credentials at once, data with the rest [RUN-045]', async () => {

@@ -1,6 +1,7 @@
 /** Branches of a session over real HTTP: forked anywhere, watched over SSE and WebSocket, gone on with after a killed daemon; a session's state at any event. */
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
+import postgres from 'postgres';
 import { z } from 'zod';
 import { sessionBranch, sessionBranches, sessionStateAt, type SessionStateShown } from '../../contracts/branch-routes.ts';
 import type { EventEnvelope } from '../../contracts/event.ts';
@@ -227,7 +228,7 @@ describe('branches', () => {
     assert.deepEqual([head.turns, head.run], [3, null]);
   });
 
-  test('branches - members see and make them in the console, viewers only see', async () => {
+  test('branches - members make and see them in the console', async () => {
     await client.turn('console', 'hi');
     const path = `/api/deployments/${world.id}/v1/sessions/console`;
     const made = await world.api('POST', `${path}/branches`, { token: world.owner.accessToken, json: { name: 'mine' } });
@@ -274,5 +275,22 @@ describe('branches', () => {
     assert.deepEqual(codeOf(await post('end', { name: 'more', from })), [400, 'fork_too_deep']);
     assert.equal(texts((await state('end', `?branch=${from}`)).state).at(-1), 'assistant: You said: one');
     assert.equal(textOf(await client.turn('end', '/say deep', on(from))), 'deep');
+
+    await client.turn('many', 'one');
+    await fork('many', { name: 'b' });
+    const sql = postgres(world.postgres.url, { max: 1 });
+    try {
+      // The rows of all but the last of the others, as if they had been made.
+      await sql`
+        insert into troupe.sessions (org, sid, user_id, project_id, model, agent_id, deployment_id, session_id, branch, event_count, created_at, last_event_at, state, turns, from_branch)
+        select org, 'x' || n, user_id, project_id, model, agent_id, deployment_id, session_id, 'x' || n, 1, created_at, last_event_at, state, 0, 'main'
+        from troupe.sessions, generate_series(1, ${limits.sessionBranchesMax - 2}::int) n where session_id = 'many' and branch = 'b'`;
+    } finally {
+      await sql.end();
+    }
+    await fork('many', { name: 'last' });
+    assert.deepEqual(codeOf(await post('many', { name: 'more' })), [400, 'too_many_branches']);
+    assert.equal((await list('many')).length, limits.sessionBranchesMax + 1);
+    assert.equal((await events('many', 'last')).at(-1)?.kind, 'BranchCreated');
   });
 });

@@ -31,12 +31,12 @@ const main = addressOf('main');
 interface Setup {
   readonly host: ActorHost;
   readonly calls: readonly ProviderCall[];
-  say(branch: string, content: string, more?: object): Promise<unknown>;
-  ends(branch: string, runs: number): Promise<StoredEvent[]>;
-  fork(to: string, from: string, number: number, more?: object): Promise<unknown>;
-  state(branch: string, upTo?: number): Promise<SessionState>;
+  readonly say: (branch: string, content: string, more?: object) => Promise<unknown>;
+  readonly ends: (branch: string, runs: number) => Promise<StoredEvent[]>;
+  readonly fork: (to: string, from: string, number: number, more?: object) => Promise<unknown>;
+  readonly state: (branch: string, upTo?: number) => Promise<SessionState>;
   /** Lets the tool `held` end, in every session. */
-  release(): void;
+  readonly release: () => void;
   /** The tool `held` runs. */
   readonly held: Promise<void>;
 }
