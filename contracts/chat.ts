@@ -79,10 +79,21 @@ export const completionRequest = z.looseObject(fields).superRefine((request, con
   const { messages, tools, tool_choice: choice } = request;
   const last = messages.at(-1);
   if (last?.role !== 'user' && last?.role !== 'tool') wrong(['messages', messages.length - 1, 'role'], 'the last message must be from user or tool');
-  const called = new Set<string>();
+  // A vendor takes a call once and answers to it once: which of two would count is nobody's to guess.
+  const open = new Set<string>();
+  const answered = new Set<string>();
   for (const [at, one] of messages.entries()) {
-    if (one.role === 'assistant') for (const { id } of one.tool_calls ?? []) called.add(id);
-    if (one.role === 'tool' && !called.has(one.tool_call_id)) wrong(['messages', at, 'tool_call_id'], 'names no tool call before it');
+    if (one.role === 'assistant') {
+      const calls = one.tool_calls ?? [];
+      for (const [nth, { id }] of calls.entries()) {
+        if (calls.findIndex((call) => call.id === id) !== nth) wrong(['messages', at, 'tool_calls', nth, 'id'], 'is the id of another call of this message');
+        open.add(id);
+        answered.delete(id);
+      }
+    }
+    if (one.role !== 'tool') continue;
+    if (!open.delete(one.tool_call_id)) wrong(['messages', at, 'tool_call_id'], answered.has(one.tool_call_id) ? 'names a tool call that has its result' : 'names no tool call before it');
+    answered.add(one.tool_call_id);
   }
   const names = (tools ?? []).map((offered) => offered.function.name);
   const twice = names.findIndex((name, at) => names.indexOf(name) !== at);

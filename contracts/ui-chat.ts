@@ -168,7 +168,9 @@ export const uiChatRequest = fields.superRefine((request, context) => {
   if (!withParts && typeof request.model !== 'string') context.addIssue({ code: 'custom', path: ['model'], message: 'is needed' });
   const late = lateDecision(request);
   if (late >= 0) context.addIssue({ code: 'custom', path: ['messages', late, 'content'], message: 'an answer to an approval is taken at the end of the conversation only; put the result in its place' });
-  if (approvalsOf(request).length > limits.completionApprovalsMax) context.addIssue({ code: 'custom', path: ['messages', request.messages.length - 1], message: `decides on more than ${limits.completionApprovalsMax} calls` });
+  const decided = approvalsOf(request).map(({ call_id: id }) => id);
+  if (new Set(decided).size < decided.length) context.addIssue({ code: 'custom', path: ['messages', request.messages.length - 1], message: 'decides on a call twice' });
+  if (decided.length > limits.completionApprovalsMax) context.addIssue({ code: 'custom', path: ['messages', request.messages.length - 1], message: `decides on more than ${limits.completionApprovalsMax} calls` });
   const { body, from } = rawCompletion(request, request.model ?? 'default');
   const parsed = completionRequest.safeParse(body);
   for (const { path, message } of parsed.error?.issues ?? []) {

@@ -46,7 +46,7 @@ test('chat request - whatever is taken can be journaled, and read again as it wa
   const text = fc.string({ unit: 'binary' });
   const turn = fc.oneof(
     fc.record({ role: fc.constantFrom('system', 'developer', 'user'), content: fc.oneof(text, fc.array(fc.record({ type: fc.constant('text'), text }), { minLength: 1, maxLength: 3 })) }),
-    fc.record({ role: fc.constant('assistant'), content: fc.oneof(text, fc.constant(null)), tool_calls: fc.array(fc.record({ id: fc.constantFrom('a', 'b'), type: fc.constant('function'), function: fc.record({ name: fc.constant('t'), arguments: fc.oneof(fc.json(), text) }) }), { maxLength: 2 }) }),
+    fc.record({ role: fc.constant('assistant'), content: fc.oneof(text, fc.constant(null)), tool_calls: fc.uniqueArray(fc.record({ id: fc.constantFrom('a', 'b'), type: fc.constant('function'), function: fc.record({ name: fc.constant('t'), arguments: fc.oneof(fc.json(), text) }) }), { maxLength: 2, selector: ({ id }) => id }) }),
   );
   const seed = runSeed();
   fc.assert(fc.property(fc.array(turn, { maxLength: 6 }), text, (turns, last) => {
@@ -114,4 +114,21 @@ test('chat request - a hundred thousand wrong names or pairs are a few short pro
   }
   assert.equal(completionRequest.safeParse({ model: 'm', messages: [user('x')], metadata: { a: 'b' } }).success, true);
   for (const metadata of ['x', 7, [], { a: 1 }]) assert.equal(completionRequest.safeParse({ model: 'm', messages: [user('x')], metadata }).success, false);
+});
+
+test('chat request - a call has one id, one result and one decision; an id of a turn before may come again', () => {
+  const made = (...ids: string[]): object => ({ role: 'assistant', content: '', tool_calls: ids.map((id) => ({ id, type: 'function', function: { name: 't', arguments: '{}' } })) });
+  const told = (id: string, content: unknown = 'x'): object => ({ role: 'tool', tool_call_id: id, content });
+  const of = (...messages: object[]): string[] => fields({ model: 'm', messages: [user('x'), ...messages] });
+  assert.deepEqual(of(made('a', 'b'), told('a'), told('b')), []);
+  assert.deepEqual(of(made('a'), told('a'), made('a'), told('a')), []);
+  assert.deepEqual(of(made('a', 'a'), told('a')), ['messages.1.tool_calls.1.id']);
+  assert.deepEqual(of(made('a'), told('a'), told('a')), ['messages.3.tool_call_id']);
+  assert.deepEqual(of(told('a')), ['messages.1.tool_call_id']);
+  const word = (approved: boolean): object => told('a', [{ type: 'tool-approval-response', approved }]);
+  const decided = (...words: object[]): boolean => uiChatRequest.safeParse({ model: 'm', messages: [user('x'), made('a'), ...words] }).success;
+  assert.deepEqual([decided(word(true)), decided(word(true), word(false)), decided(word(true), told('a'))], [true, false, false]);
+  const part = (approved: boolean): object => ({ type: 'tool-t', toolCallId: 'a', state: 'approval-responded', input: {}, approval: { id: 'a', approved } });
+  const parts = (...all: object[]): boolean => uiChatRequest.safeParse({ model: 'm', messages: [{ role: 'user', parts: [{ type: 'text', text: 'x' }] }, { role: 'assistant', parts: all }] }).success;
+  assert.deepEqual([parts(part(true)), parts(part(true), part(false)), parts(part(true), { type: 'step-start' }, part(false))], [true, false, false]);
 });
