@@ -52,5 +52,5 @@ const control = /[\u0000-\u001f\u007f-\u009f\u061c\u200e\u200f\u2028-\u202e\u206
 /** Something that is seen: not white space, not what leaves no ink (zero-width characters, fillers, the empty Braille cell). */
 const visible = /[^\s\p{Default_Ignorable_Code_Point}\p{Mn}\u2800]/u;
 /** A name shown to people: 1-128 code points, trimmed, NFC, something to see, no control character, no line end and no character that reorders text. */
-export const displayName = z.string().transform((text) => text.normalize('NFC').trim())
+export const displayName = z.string().max(4 * limits.idMaxChars, { error: `must be 1 to ${limits.idMaxChars} characters` }).transform((text) => text.normalize('NFC').trim())
   .refine((text) => visible.test(text) && [...text].length <= limits.idMaxChars && !control.test(text) && text.isWellFormed(), { error: `must be 1 to ${limits.idMaxChars} characters, some of them visible, without control characters` });

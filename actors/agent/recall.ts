@@ -7,9 +7,9 @@ import type { MemoryFact } from '../../contracts/agent.ts';
 
 const wordPattern = /[\p{L}\p{N}]+/gu;
 
-/** Distinct words in lower case, accents folded (NFKD without marks). */
+/** Distinct words in lower case, accents folded (NFKD without marks; those that stand there go first, as sorting a run of them takes the square of its length). */
 export const wordsOf = (text: string): Set<string> =>
-  new Set(text.normalize('NFKD').replace(/\p{M}/gu, '').toLowerCase().match(wordPattern) ?? []);
+  new Set(text.replace(/\p{M}+/gu, '').normalize('NFKD').replace(/\p{M}+/gu, '').toLowerCase().match(wordPattern) ?? []);
 
 /** Facts with at least one word of the query, best first; all facts, newest first, for a query without words. */
 export const rank = (facts: readonly MemoryFact[], query: string): MemoryFact[] => {

@@ -15,9 +15,12 @@ const folded = (text: string): { readonly low: string; readonly at: (i: number) 
   if (low.length === text.length) return { low, at: (i) => i };
   let whole = '';
   const places: number[] = [];
+  /** Texts have few different characters, and folding one is dear. */
+  const parts = new Map<string, string>();
   let i = 0;
   for (const character of text) {
-    const part = fold(character);
+    const part = parts.get(character) ?? fold(character);
+    parts.set(character, part);
     for (let n = 0; n < part.length; n++) places.push(i);
     whole += part;
     i += character.length;

@@ -12,8 +12,12 @@ const unspaced = /[\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}]/u;
 // Nothing to fold: most text.
 const ascii = /^[\t\n\r -~]*$/;
 
-/** Lower case without accents. The length may change. */
-export const fold = (text: string): string => (ascii.test(text) ? text.toLowerCase() : text.normalize('NFKD').replace(/\p{M}+/gu, '').toLowerCase());
+/**
+ * Lower case without accents. The length may change. Marks are taken off before, too: to bring a run of them into canonical order takes the square of its
+ * length, minutes for a megabyte.
+ */
+export const fold = (text: string): string =>
+  (ascii.test(text) ? text.toLowerCase() : text.replace(/\p{M}+/gu, '').normalize('NFKD').replace(/\p{M}+/gu, '').toLowerCase());
 
 const singular = (word: string): string => (word.length > 3 && word.endsWith('s') && !word.endsWith('ss') ? word.slice(0, -1) : word);
 

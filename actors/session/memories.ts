@@ -21,10 +21,18 @@ const bounded = (relevance: number): number => Math.min(1, Math.max(0, relevance
 /** The memories that fit a message best, best first. */
 export const fitting = (memories: readonly SessionMemory[], message: string): readonly SessionMemory[] => {
   const words = memories.map(({ fact }) => wordsOf(fact));
-  const weights = new Map<string, number>();
-  for (const word of wordsOf(message)) weights.set(word, Math.log(1 + (1 + memories.length) / (1 + words.filter((of) => of.has(word)).length)));
-  const all = [...weights.values()].reduce((sum, weight) => sum + weight, 0);
-  const share = (of: ReadonlySet<string> | undefined): number => (all === 0 ? 0 : [...weights].reduce((sum, [word, weight]) => sum + (of?.has(word) === true ? weight : 0), 0) / all);
+  /** Memories that have a word. A message may have very many words that none has: each memory is compared by its own. */
+  const holders = new Map<string, number>();
+  for (const of of words) for (const word of of) holders.set(word, (holders.get(word) ?? 0) + 1);
+  const asked = wordsOf(message);
+  const weightOf = (word: string): number => Math.log(1 + (1 + memories.length) / (1 + (holders.get(word) ?? 0)));
+  let all = 0;
+  for (const word of asked) all += weightOf(word);
+  const share = (of: ReadonlySet<string> = new Set()): number => {
+    let sum = 0;
+    for (const word of of) if (asked.has(word)) sum += weightOf(word);
+    return all === 0 ? 0 : sum / all;
+  };
   const scored = memories.map((memory, nth) => ({ memory, nth, score: bounded(memory.relevance) + share(words[nth]) }));
   const kept: SessionMemory[] = [];
   let chars = 0;
