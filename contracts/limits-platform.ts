@@ -181,6 +181,8 @@ export const platformLimits = {
   // --- public chat -------------------------------------------------------------------------------------------------
   /** Bytes of a chat request's body: a whole conversation. Longer: `payload_too_large`. Within `linkFrameMaxBytes` and `attachmentMaxBytes`. */
   chatBodyMaxBytes: 3 * 1024 * 1024,
+  /** Characters of one event of an answer that the console's chat page takes. Longer: `upstream_error`. */
+  chatEventMaxChars: 4 * 1024 * 1024,
   /** Messages of one request, and parts of one message; tools of one request, and calls of one message. More: `validation_error`. */
   chatMessagesMax: 4_096,
   chatToolsMax: 128,
@@ -286,4 +288,7 @@ export const platformLimits = {
   allowanceTakersMax: 64,
   /** Keys of which one daemon remembers a refusal or what it took ahead; the least recently used is forgotten, and asked for again. */
   allowancesKnownMax: 100_000,
+  /** People of whom one daemon remembers which membership is their oldest, and milliseconds for which; then, and once it has ended, it is read again. */
+  payersKnownMax: 100_000,
+  payersKnownMs: 60_000,
 } as const;

@@ -1,6 +1,6 @@
 /**
  * Streamed text on its way into the journal: at most one `delta` call is in flight, and what arrives meanwhile forms the next.
- * So a fast model costs few commits and a slow one waits for nothing.
+ * So a fast model costs few commits and a slow one waits for nothing: a first write for what has arrived with its text, at most one turn of the event loop.
  *
  * Guarantee: text is written in order, once; each write names the place where it belongs, so a second writer of the same step
  * is refused. Above `limits.deltaBufferBytes` `push` waits, and the provider is not read.
@@ -14,6 +14,9 @@ export interface Deltas {
   flush(): Promise<void>;
 }
 
+/** Resolves when what has arrived was read. */
+const readThrough = (): Promise<void> => new Promise((resolve) => { setImmediate(resolve); });
+
 /** `write(at, text)` commits text at a position (UTF-16 units from the start of the step's text). */
 export const deltas = (start: number, write: (at: number, text: string) => Promise<unknown>, maxChars: number = limits.deltaBufferBytes): Deltas => {
   let at = start;
@@ -24,6 +27,8 @@ export const deltas = (start: number, write: (at: number, text: string) => Promi
   let room = (): void => undefined;
 
   const run = async (): Promise<void> => {
+    // What the provider's connection has brought at once becomes one commit, not two.
+    await readThrough();
     try {
       while (waiting !== '') {
         const text = waiting.slice(0, maxChars);

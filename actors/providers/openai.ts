@@ -8,6 +8,7 @@ import OpenAI, { APIError } from 'openai';
 import type { ChatCompletionChunk, ChatCompletionCreateParamsStreaming, ChatCompletionMessageParam } from 'openai/resources/chat/completions';
 import { limits } from '../../contracts/limits.ts';
 import { parseArguments, ProviderFault, type Part, type PromptMessage, type Provider, type ProviderCall, type StepEnd, type TokenCount } from './provider.ts';
+import { vendorFetch } from './transport.ts';
 import { goOnInstruction, vendorDefaults, vendorStream, type VendorError, type VendorOptions } from './vendor.ts';
 
 export interface OpenAiOptions {
@@ -111,7 +112,7 @@ const furtherOf = ({ options = {}, tools }: ProviderCall): Partial<ChatCompletio
 export const openai = (options: OpenAiOptions): Provider => {
   const client = new OpenAI({
     apiKey: options.apiKey, baseURL: options.baseUrl ?? vendorUrl, organization: null, project: null, webhookSecret: null,
-    maxRetries: 0, timeout: limits.modelDeadlineMs, logLevel: 'off',
+    maxRetries: 0, timeout: limits.modelDeadlineMs, logLevel: 'off', fetch: vendorFetch(),
   });
   const vendor = { ...vendorDefaults, ...options.vendor };
   // The vendor's newer models refuse max_tokens; compatible servers often know nothing else.

@@ -52,7 +52,20 @@ describe('session text - continued replies', () => {
   });
 });
 
+/** Resolves when what waits for its turn has had it. */
+const aTurn = (): Promise<void> => new Promise((resolve) => { setImmediate(resolve); });
+
 describe('session text - coalesced writes', () => {
+  it('writes what arrives at once as one', async () => {
+    const written: [number, string][] = [];
+    const out = deltas(3, async (at, text) => { written.push([at, text]); });
+    for (const text of ['a', 'b', 'c']) await out.push(text);
+    await out.flush();
+    await out.push('d');
+    await out.flush();
+    assert.deepEqual(written, [[3, 'abc'], [6, 'd']]);
+  });
+
   it('keeps one write in flight and gathers meanwhile', async () => {
     const written: [number, string][] = [];
     const release: (() => void)[] = [];
@@ -61,6 +74,7 @@ describe('session text - coalesced writes', () => {
       await new Promise<void>((resolve) => { release.push(resolve); });
     });
     await out.push('a');
+    await aTurn();
     await out.push('b');
     await out.push('c');
     assert.deepEqual(written, [[3, 'a']]);
@@ -80,9 +94,10 @@ describe('session text - coalesced writes', () => {
       await new Promise<void>((resolve) => { release = resolve; });
     }, 4);
     await out.push('ab');
+    await aTurn();
     let through = false;
     const pushed = out.push('cdefg').then(() => { through = true; });
-    await new Promise((resolve) => { setImmediate(resolve); });
+    await aTurn();
     assert.equal(through, false);
     release();
     await pushed;

@@ -3,8 +3,10 @@
  *
  * An API key is its organization's. A person chooses with the header `Troupe-Organization` (an id, or `personal`); without it, it is their
  * oldest membership, or their own workspace if they have none. The organization's actor says, each time, whether the caller may chat there
- * and what its plan allows; which membership is the oldest is read from Postgres, a hint: one that has just ended is passed over.
+ * and what its plan allows; which membership is the oldest is read from Postgres and remembered for `limits.payersKnownMs`, a hint: one that
+ * has just ended is passed over.
  */
+import { LRUCache } from 'lru-cache';
 import { chatHeaders } from '../../../contracts/chat.ts';
 import { coded, CodedError } from '../../../contracts/errors.ts';
 import { limits } from '../../../contracts/limits.ts';
@@ -47,6 +49,9 @@ const membershipsNow = async (projections: PlatformDeps['projections'], userId: 
 export const createPayers = ({ actors, projections }: Pick<PlatformDeps, 'actors' | 'projections'>): ((caller: Caller, context: RequestContext) => Promise<Payer>) => {
   const ask = askBy(actors, organizationCommands);
 
+  /** Oldest membership by person: a hint like the rows it was read from. */
+  const known = new LRUCache<string, { readonly id: string }>({ max: limits.payersKnownMax, ttl: limits.payersKnownMs });
+
   const ofOrganization = async (caller: Caller, context: RequestContext, id: string): Promise<Payer> => {
     const { limits: plan, default_model: defaultModel } = await ask(organizationReached(caller, id), 'authorise', { permission: 'chat.create', by: byOf(caller, context) });
     return { org: organizationAddress(id).key, limits: plan, defaultModel };
@@ -61,13 +66,24 @@ export const createPayers = ({ actors, projections }: Pick<PlatformDeps, 'actors
     }
     if (asked === personal) return ofPerson(caller.userId);
     if (asked !== '') return ofOrganization(caller, context, asked);
-    for (const { id } of await membershipsNow(projections, caller.userId)) {
-      try {
-        return await ofOrganization(caller, context, id);
-      } catch (error) {
-        if (!(error instanceof CodedError) || error.code !== 'not_found') throw error;
+    const oldest = async (memberships: readonly { readonly id: string }[]): Promise<Payer | undefined> => {
+      for (const { id } of memberships) {
+        try {
+          const payer = await ofOrganization(caller, context, id);
+          // Not again by what was remembered: the time counts from when it was read.
+          if (!known.has(caller.userId)) known.set(caller.userId, { id });
+          return payer;
+        } catch (error) {
+          if (!(error instanceof CodedError) || error.code !== 'not_found') throw error;
+        }
       }
-    }
-    return ofPerson(caller.userId);
+      return undefined;
+    };
+    // It stays the oldest until it has ended: what comes later is not older.
+    const remembered = known.get(caller.userId);
+    const still = remembered === undefined ? undefined : await oldest([remembered]);
+    if (still !== undefined) return still;
+    known.delete(caller.userId);
+    return await oldest(await membershipsNow(projections, caller.userId)) ?? ofPerson(caller.userId);
   };
 };
