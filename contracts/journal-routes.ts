@@ -6,7 +6,10 @@ import { limits } from './limits.ts';
 
 const streamId = z.string().min(1).max(limits.streamIdMaxChars).refine((id) => id.isWellFormed(), { error: 'must be well-formed Unicode' });
 const cursor = z.string().regex(/^[0-7][0-9A-HJKMNP-TV-Z]{25}$/, { error: 'must be the id of an event (a ULID)' });
-const payload = z.record(z.string(), z.unknown());
+/** A JSON object, kept as it came: zod's record would leave a member `__proto__` out without a word, so it is refused. */
+const payload = z.unknown()
+  .refine((value) => typeof value !== 'object' || value === null || !Object.hasOwn(value, '__proto__'), { error: 'must have no member __proto__', abort: true })
+  .pipe(z.record(z.string(), z.unknown())).meta({ type: 'object', additionalProperties: {} });
 
 /** Adds events to a stream. `expected_last_id`: id of the event that must be the stream's last, empty = it must have none. */
 export const appendBody = z.strictObject({

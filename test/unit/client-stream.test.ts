@@ -9,6 +9,7 @@ import { stream } from '../../actors/stream/stream.ts';
 import { canonicalJson } from '../../contracts/canonical.ts';
 import { clientStreamCommands, clientStreamEvents } from '../../contracts/client-stream.ts';
 import type { CodedError } from '../../contracts/errors.ts';
+import { appendBody } from '../../contracts/journal-routes.ts';
 import { limits } from '../../contracts/limits.ts';
 import { actorHost, type ActorHost } from '../harness/actor-host.ts';
 import { codeOf } from '../harness/memory-host.ts';
@@ -130,4 +131,11 @@ test('canonical JSON - [JRN-003] members are sorted by UTF-16 units, numbers and
   assert.equal(checksumOf({ a: 1 }), createHash('sha256').update('{"a":1}').digest('hex'));
   assert.equal(canonicalJson([-0, 1.0, 1e21]), '[0,1,1e+21]');
   assert.throws(() => canonicalJson({ a: '\ud800' }), { code: 'invalid_argument' });
+});
+
+test('client stream - a payload or metadata with a member __proto__, which would be stored without it, is refused; every other name is kept [JRN-019]', () => {
+  const given = (text: string): unknown => JSON.parse(`{"stream_id":"s","events":[{"kind":"K",${text}}]}`);
+  for (const text of ['"payload":{"__proto__":{"x":1}}', '"payload":{"a":1,"__proto__":null}', '"payload":{},"metadata":{"__proto__":1}']) assert.equal(appendBody.safeParse(given(text)).success, false, text);
+  const kept = '"payload":{"constructor":1,"toString":null,"hasOwnProperty":[],"a":{"__proto__":{"b":1}}}';
+  assert.equal(JSON.stringify(appendBody.parse(given(kept))), JSON.stringify(given(kept)));
 });
