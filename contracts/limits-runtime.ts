@@ -20,6 +20,9 @@ export const runtimeLimits = {
   /** Memories, and characters of them, that the model is told of in a turn: those that fit its message best. */
   promptMemoriesMax: 16,
   promptMemoriesMaxChars: 8_192,
+  /** Milliseconds between two passes of an organization's retention, and sessions that one pass looks at: what is left over, the next does. */
+  retentionEveryMs: 86_400_000,
+  retentionSessionsMax: 64,
   /** Milliseconds after which an answer that has nothing to say yet begins all the same, as its client waits. */
   answerBeginMs: 15_000,
 } as const;

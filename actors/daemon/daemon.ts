@@ -50,6 +50,7 @@ import { createDeployments, type Deployments } from './deployment/deployments.ts
 import type { DeploymentDeps } from './deployment/deps.ts';
 import { createRemains } from './deployment/remains.ts';
 import { createErase } from './erase.ts';
+import { createRetain } from './retain.ts';
 import type { Upcast } from './frames.ts';
 import { daemonHandlers } from './handlers.ts';
 import { createHub, type Hub } from './hub.ts';
@@ -135,9 +136,10 @@ export const startDaemon = async (options: DaemonOptions): Promise<Daemon> => {
     // Started after the host, whose status and effects reach them.
     const background: { projections?: Projections | undefined; actors?: Sender } = {};
     const erase = createErase({ lean: stores.lean, journalStreams: config.nats.journal_streams, projections: () => background.projections });
+    const retain = createRetain({ lean: stores.lean, journal: stores.journal, journalStreams: config.nats.journal_streams, partitions: config.partitions, projections: () => background.projections, now: Date.now });
     const remains = createRemains({ lean: stores.lean, journalStreams: config.nats.journal_streams, partitions: config.partitions, actors: () => background.actors, projections: () => background.projections });
     const processor = await createProcessor({ billing: config.billing, secrets: secrets.stripe, log, now: Date.now });
-    const outside = openOutside({ config, secrets, log, erase, remains, processor });
+    const outside = openOutside({ config, secrets, log, erase, retain, remains, processor });
     undo.push(() => outside.close());
     const own = definitions({ registry, tools, deploymentTools: deploymentTools(tools, knowledgeTools(reader)), chatTools, blobs, idleMs: config.session_idle_ms, platform: config.platform === undefined ? undefined : outside.deps });
     const types = [...own.filter(({ type }) => !further.some((definition) => definition.type === type)), ...further];

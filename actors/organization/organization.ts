@@ -29,10 +29,12 @@ import { keepSlug, slugDone, slugOn, slugOutput } from './slug.ts';
 import { grantCredits } from './credits.ts';
 import { confirmDeployment, endDeployments, listDeployments, removeDeployment, reserveDeployment, tellPlan } from './deployments.ts';
 import { fold, initialOrganization } from './state.ts';
-import { eraseInput, mailInput, slugInput } from './turn.ts';
+import { retained, retainOn, retainOutput, type Retain } from './retention.ts';
+import { eraseInput, mailInput, retainInput, slugInput } from './turn.ts';
 
 export interface OrganizationDeps extends MailDeps {
   readonly erase: Erase;
+  readonly retain: Retain;
 }
 
 /** The organization actor's definition. */
@@ -52,6 +54,10 @@ export const organization = (deps: OrganizationDeps) => defineActor({
         return {};
       },
       done: erased,
+    }),
+    retain: effect({
+      input: retainInput, output: retainOutput, once: 'at-least', deadlineMs: limits.effectDeadlineMs,
+      run: ({ self, signal }, { days }) => deps.retain(self.key, days, signal), done: retained,
     }),
   }),
   commands: (command) => ({
@@ -80,6 +86,7 @@ export const organization = (deps: OrganizationDeps) => defineActor({
         }
         const now = liveOf(turn.state);
         if (now.settings.webhookUrl !== of.settings.webhookUrl) configure(turn);
+        if (now.settings.retentionDays !== of.settings.retentionDays) retainOn(turn);
         return shownOrganization(turn.self.key, now);
       },
     }),
@@ -88,7 +95,7 @@ export const organization = (deps: OrganizationDeps) => defineActor({
       handle: (turn, { by }) => {
         const { of } = allowed(turn.state, by, 'org.delete');
         turn.emit('OrganizationDeleted', { by });
-        for (const reminder of ['invitations', 'slug', 'tells']) turn.forget(reminder);
+        for (const reminder of ['invitations', 'slug', 'tells', 'retain']) turn.forget(reminder);
         turn.tell(nameAddress('slug', of.slug), 'release', { holder: turn.self.key });
         turn.tell(webhookAddress(turn.self.key), 'forget', {});
         endDeployments(turn, of);
@@ -183,7 +190,7 @@ export const organization = (deps: OrganizationDeps) => defineActor({
     }),
   }),
   // What was to be told is told again by the activation that `tells` makes.
-  reminders: { invitations: expire, mail: mailsOn, slug: slugOn, erase: eraseOn, tells: () => undefined },
+  reminders: { invitations: expire, mail: mailsOn, slug: slugOn, erase: eraseOn, retain: retainOn, tells: () => undefined },
 });
 
 export type OrganizationCommands = NonNullable<ReturnType<typeof organization>['types']>['commands'];

@@ -8,10 +8,13 @@ import type { OrganizationState } from './state.ts';
 export const mailInput = z.strictObject({ mail: z.string() });
 export const slugInput = z.strictObject({ slug: z.string() });
 export const eraseInput = z.strictObject({ pass: z.int() });
+/** Days of the setting that a pass of the retention is for. */
+export const retainInput = z.strictObject({ days: z.int() });
 
 export interface OrganizationTurn extends Pick<Turn<OrganizationState, OrganizationEvents, Record<never, never>>, 'state' | 'now' | 'self' | 'newId' | 'tell' | 'remind' | 'forget'> {
   emit<K extends keyof OrganizationEvents>(kind: K, payload: PayloadOf<OrganizationEvents[K]>): void;
   effect(name: 'mail', input: z.output<typeof mailInput>): string;
   effect(name: 'slug', input: z.output<typeof slugInput>): string;
   effect(name: 'erase', input: z.output<typeof eraseInput>): string;
+  effect(name: 'retain', input: z.output<typeof retainInput>): string;
 }

@@ -75,7 +75,7 @@ export const deploymentWorld = async (t: { after(fn: () => void): void }, option
       erase: async ({ key }) => did(`erase ${key}`),
       ...(options.modeHoldMs === undefined ? {} : { modeHoldMs: options.modeHoldMs }),
     }),
-    organization({ mailer: { send: async () => undefined }, invitationLink: () => '', now: () => host.now(), erase: async () => undefined }),
+    organization({ mailer: { send: async () => undefined }, invitationLink: () => '', now: () => host.now(), erase: async () => undefined, retain: async () => ({ more: false }) }),
     name(), regulation(), wallet(), keptWebhook,
   ]);
   t.after(() => host.stop());

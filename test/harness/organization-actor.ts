@@ -35,6 +35,8 @@ export interface OrganizationActor {
   tellsLost: boolean;
   /** Erasures begun; each waits for the test to end it. */
   readonly erasures: { readonly orgId: string; end(error?: Error): void }[];
+  /** Passes of retention begun; each waits for the test to end it. */
+  readonly retentions: { readonly days: number; readonly end: (outcome: Error | { readonly more: boolean }) => void }[];
   ask<K extends keyof Commands>(command: K, input: z.input<Commands[K]['input']>): Promise<Asked<K>>;
   /** The code a command is refused with. */
   refused<K extends keyof Commands>(command: K, input: z.input<Commands[K]['input']>): Promise<string>;
@@ -47,7 +49,7 @@ export interface OrganizationActor {
   quiet(): Promise<void>;
 }
 
-export const organizationActor = (cluster: Cluster = createCluster(), epoch = 1, mails: Mail[] = [], erasures: OrganizationActor['erasures'] = []): OrganizationActor => {
+export const organizationActor = (cluster: Cluster = createCluster(), epoch = 1, mails: Mail[] = [], erasures: OrganizationActor['erasures'] = [], retentions: OrganizationActor['retentions'] = []): OrganizationActor => {
   const deps = {
     mailer: {
       send: async (mail: Mail): Promise<void> => {
@@ -59,6 +61,9 @@ export const organizationActor = (cluster: Cluster = createCluster(), epoch = 1,
     now: () => cluster.clock.now(),
     erase: (id: string) => new Promise<void>((resolve, reject) => {
       erasures.push({ orgId: id, end: (error) => (error === undefined ? resolve() : reject(error)) });
+    }),
+    retain: (_id: string, days: number) => new Promise<{ readonly more: boolean }>((resolve, reject) => {
+      retentions.push({ days, end: (outcome) => (outcome instanceof Error ? reject(outcome) : resolve(outcome)) });
     }),
   };
   const hooks = webhook({ post: async () => ({ ok: true, status: 200 }), secret: () => 'whsec_test', now: () => cluster.clock.now() });
@@ -79,7 +84,7 @@ export const organizationActor = (cluster: Cluster = createCluster(), epoch = 1,
   const ask: OrganizationActor['ask'] = async (command, input) =>
     organizationCommands[command].output.parse(await host.ask(address, command, input)) as Asked<typeof command>;
   const self: OrganizationActor = {
-    cluster, host, mails, erasures, mailFails: undefined, nameFails: undefined, nameGate: undefined, tellsLost: false, ask,
+    cluster, host, mails, erasures, retentions, mailFails: undefined, nameFails: undefined, nameGate: undefined, tellsLost: false, ask,
     refused: (command, input) => codeOf(host.ask(address, command, input)),
     found: async (members = {}) => {
       await ask('create', { name: 'Acme', slug: 'acme', default_model: 'mock', by: person('owner') });
@@ -91,7 +96,7 @@ export const organizationActor = (cluster: Cluster = createCluster(), epoch = 1,
     events: () => domainOf(cluster, address),
     restart: () => {
       host.engine.close();
-      return organizationActor(cluster, epoch + 1, mails, erasures);
+      return organizationActor(cluster, epoch + 1, mails, erasures, retentions);
     },
     quiet: async () => {
       // Effects and their ends are turns of the same actor: what is asked after them is answered after them.

@@ -86,7 +86,7 @@ export const paymentsWorld = async (t: { after(fn: () => void): void }): Promise
     }),
     organization({
       mailer: { send: async () => undefined }, invitationLink: () => '', now: () => host.now(),
-      erase: async (_id, last) => { erased.push(last); },
+      erase: async (_id, last) => { erased.push(last); }, retain: async () => ({ more: false }),
     }),
     wallet(), name(), keptWebhook,
   ]);

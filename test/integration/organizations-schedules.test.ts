@@ -51,7 +51,7 @@ test('organizations - whoever does what at once, owners remain, rows and audit l
   const setup = await connectNats({ url: nats.url, name: 'setup' });
   await ensureStreams(setup, config);
   await setup.close();
-  const organizations = organization({ mailer: { send: async () => undefined }, invitationLink: () => 'https://troupe.example/invite', now: Date.now, erase: async () => undefined });
+  const organizations = organization({ mailer: { send: async () => undefined }, invitationLink: () => 'https://troupe.example/invite', now: Date.now, erase: async () => undefined, retain: async () => ({ more: false }) });
   const hooks = webhook({ post: async () => ({ ok: true, status: 200 }), secret: () => 'whsec_x', now: Date.now });
   const here = await hostHere({ url: nats.url, config: { host: 'h', ...config }, definitions: [organizations, name(), hooks] });
   await here.host.ready;

@@ -5,6 +5,7 @@ import { openMailer } from '../../mail/open.ts';
 import { coded } from '../../../contracts/errors.ts';
 import type { DeploymentDeps } from '../../deployment/work.ts';
 import type { Erase } from '../../organization/erasure.ts';
+import type { Retain } from '../../organization/retention.ts';
 import type { Processor } from '../../payments/stripe.ts';
 import { openPost } from '../../webhook/open.ts';
 import { webhookSecret } from '../../webhook/signature.ts';
@@ -19,6 +20,8 @@ export interface OutsideOptions {
   readonly log: Log;
   /** Erases what a deleted organization has. */
   readonly erase: Erase;
+  /** Deletes sessions that are older than an organization keeps them. */
+  readonly retain: Retain;
   /** Puts down and erases what a deployment has. */
   readonly remains: DeploymentDeps;
   readonly processor: Pick<Processor, 'cancel'> | undefined;
@@ -31,7 +34,7 @@ export interface Outside {
 }
 
 /** Opens no connection yet. */
-export const openOutside = ({ config, secrets, log, erase, remains, processor }: OutsideOptions): Outside => {
+export const openOutside = ({ config, secrets, log, erase, retain, remains, processor }: OutsideOptions): Outside => {
   const now = Date.now;
   const mailer = openMailer({ config: config.mail, password: secrets.smtpPassword, ca: secrets.smtpCa, log, now });
   const invitations = createInvitationTokens(secrets.masterKey);
@@ -40,7 +43,7 @@ export const openOutside = ({ config, secrets, log, erase, remains, processor }:
     deps: {
       payments: { cancel: processor?.cancel ?? (() => Promise.reject(coded('payment_error', 'No payment processor is configured.'))) },
       signin: { mailer, codeOf: createSigninCodes(secrets.masterKey) },
-      organization: { mailer, erase, now, invitationLink: (orgId, invitationId) => `${page}?token=${invitations.make(orgId, invitationId)}` },
+      organization: { mailer, erase, retain, now, invitationLink: (orgId, invitationId) => `${page}?token=${invitations.make(orgId, invitationId)}` },
       deployment: { ...remains, modeHoldMs: config.deployments.mode_hold_ms },
       webhook: { post: openPost({ config: config.webhooks, ca: secrets.webhookCa }), secret: (orgId, version) => webhookSecret(secrets.masterKey, orgId, version), now },
     },
