@@ -158,7 +158,7 @@ export const completion = (deps: CompletionDeps) => {
       tool_call: command({
         input: z.strictObject({ ...stepInput.shape, call_id: z.string(), name: z.string(), arguments: z.unknown() }), output: nothing, access: 'self',
         handle: (turn, { id, step, ...call }) => {
-          takeCall(turn, id, streaming(turn.state, { id, step }), call);
+          takeCall(turn, deps, id, streaming(turn.state, { id, step }), call);
           return {};
         },
       }),

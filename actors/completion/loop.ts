@@ -45,8 +45,11 @@ const nothing: TokenCount = { input_tokens: 0, output_tokens: 0 };
 /** Tokens of an open step whose provider has not said. */
 const estimated = (of: Running): TokenCount => estimateUsage(of.promptChars + of.saidChars, of.text.length + of.callChars);
 
+/** Tokens of a model call. `counted` false: they are estimated. */
+type Used = TokenCount & { readonly counted?: false };
+
 /** Ends it: what is open gets a result, what was used is metered and charged. `tokens`: of the open model call; undefined = nobody counted. */
-const end = (turn: LoopTurn, deps: LoopDeps, id: string, why: string, tokens: TokenCount | undefined, say: (usage: Usage) => void): void => {
+const end = (turn: LoopTurn, deps: LoopDeps, id: string, why: string, tokens: Used | undefined, say: (usage: Usage) => void): void => {
   closeCalls(turn, id, why);
   const of = runningOf(turn.state, id);
   if (of === undefined) return;
@@ -55,7 +58,7 @@ const end = (turn: LoopTurn, deps: LoopDeps, id: string, why: string, tokens: To
   const price = deps.registry.get(of.model)?.price;
   const usage = { ...used, cost_cents: price === undefined ? 0 : costCents(price, used) };
   say(usage);
-  turn.emit('UsageMetered', { id, by: of.by, model: of.model, usage, counted: of.counted && (!open || tokens !== undefined) });
+  turn.emit('UsageMetered', { id, by: of.by, model: of.model, usage, counted: of.counted && (!open || (tokens !== undefined && tokens.counted !== false)) });
   charge(turn, { id, by: of.by, model: of.model, usage }, resume);
   // A charge that is under way needs it: one of an earlier completion may be.
   if (turn.state.usage.cost_cents === 0 && Object.keys(turn.state.running).length === 0) turn.forget(resume);
@@ -65,7 +68,7 @@ type Finish = PayloadOf<Events['CompletionFinished']>['finish_reason'];
 const finish = (turn: LoopTurn, deps: LoopDeps, id: string, finish_reason: Finish, tokens?: TokenCount): void =>
   end(turn, deps, id, 'The answer ended.', tokens, (usage) => turn.emit('CompletionFinished', { id, finish_reason, usage }));
 
-const fail = (turn: LoopTurn, deps: LoopDeps, id: string, code: string, message: string, tokens?: TokenCount): void =>
+const fail = (turn: LoopTurn, deps: LoopDeps, id: string, code: string, message: string, tokens?: Used): void =>
   end(turn, deps, id, 'The answer failed.', tokens, (usage) => turn.emit('CompletionFailed', { id, code, message, usage }));
 
 const result = (turn: LoopTurn, id: string, call: Pick<Call, 'call_id' | 'name'>, value: unknown, isError: boolean): void =>
@@ -194,11 +197,16 @@ export const cancel = (turn: LoopTurn, deps: LoopDeps, id: string): boolean => {
   return true;
 };
 
-/** A tool call of the running step became final in the stream. */
-export const takeCall = (turn: LoopTurn, id: string, of: Running, call: { readonly call_id: string; readonly name: string; readonly arguments: unknown }): void => {
+/** A tool call of the running step became final in the stream. One that is too large fails the completion: what the model made is paid for all the same. */
+export const takeCall = (turn: LoopTurn, deps: LoopDeps, id: string, of: Running, call: { readonly call_id: string; readonly name: string; readonly arguments: unknown }): void => {
   const text = typeof call.arguments === 'string' ? call.arguments : JSON.stringify(call.arguments ?? {});
-  // A client could not run half a call: better none, and a reason.
-  if (text.length > limits.toolArgumentsMaxChars) throw coded('provider_error', 'The model made a tool call that is too large.');
+  if (text.length > limits.toolArgumentsMaxChars) {
+    // A client could not run half a call: better none, and a reason.
+    if (of.phase === 'model') turn.abort(of.effect);
+    const made = estimateUsage(of.promptChars + of.saidChars, of.text.length + of.callChars + text.length);
+    fail(turn, deps, id, 'provider_error', 'The model made a tool call that is too large.', { ...made, counted: false });
+    return;
+  }
   const name = call.name.slice(0, limits.idMaxChars);
   const here = of.tools.includes(name);
   const usable = call.call_id !== '' && call.call_id.length <= limits.idMaxChars;
