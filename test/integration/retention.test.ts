@@ -11,7 +11,7 @@ import { subjectsOf } from '../../actors/runtime/nats/subjects.ts';
 import { encodeToken, streams } from '../../contracts/subjects.ts';
 import { startDeployment, type TestDeployment } from '../harness/deployment.ts';
 import { silent } from '../harness/log.ts';
-import { kindsOf, runtimeClient, type RuntimeClient } from '../harness/runtime.ts';
+import { kindsOf, runtimeClient, textOf, type RuntimeClient } from '../harness/runtime.ts';
 
 const dayMs = 86_400_000;
 const plan = { partitions: 64, journalStreams: 1, replicas: 1 };
@@ -78,6 +78,22 @@ describe('retention', () => {
     assert.deepEqual(await listed(), ['old main']);
     await pass(Date.now() + dayMs);
     assert.deepEqual(await listed(), []);
+  });
+
+  test('retention - who watches a session that goes is cut off, and who comes later sees the new one from 1', async () => {
+    await client.turn('watched', '/long 30');
+    const { key } = sessionAddress({ organizationId: world.org.id, deploymentId: world.id }, 'watched');
+    const watcher = await client.watch(key, world.owner);
+    await watcher.turns(1);
+    await pass(Date.now() + dayMs);
+    const events = await client.turn('watched', '/say new');
+    const next = await client.watch(key, world.owner);
+    await next.turns(1);
+    assert.deepEqual(next.events.map(({ seq_no: n }) => n), next.events.map((_, i) => i + 1));
+    assert.equal(next.text, textOf(events));
+    const { code } = await watcher.closed();
+    assert.ok([1011, 4005].includes(code), `${code}`);
+    await next.leave();
   });
 
   test('retention - what a young branch begins in stays, and what somebody speaks to in that moment stays whole', async () => {
