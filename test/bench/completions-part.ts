@@ -14,6 +14,8 @@ export interface CompletionsAt {
   readonly port: number;
   readonly path: string;
   readonly token: string;
+  /** It is told which session a request belongs to. */
+  readonly sessions?: boolean;
   /** PEM; absent = plain HTTP. */
   readonly ca?: string;
 }
@@ -90,7 +92,7 @@ const jobs = {
       let conversation = 0;
       for (let turn = 0; turn === 0 || performance.now() - startedMs < ms; turn++) {
         if (turn % turnsPerConversation === 0) conversation = ++asked;
-        const body = JSON.stringify({ model, stream: true, stream_options: { include_usage: true }, messages: [{ role: 'system', content: 'You are brief.' }, { role: 'user', content: `conversation ${conversation}` }] });
+        const body = JSON.stringify({ model, ...(at.sessions === true ? { session_id: `bench-${conversation}` } : {}), stream: true, stream_options: { include_usage: true }, messages: [{ role: 'system', content: 'You are brief.' }, { role: 'user', content: `conversation ${conversation}` }] });
         const took = await complete(at, body);
         first.push(took.first);
         end.push(took.end);

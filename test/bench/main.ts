@@ -11,6 +11,7 @@ import { activation } from './activation.ts';
 import { command, local, remote } from './actors.ts';
 import { allowanceAsks } from './allowance.ts';
 import { chat } from './chat.ts';
+import { deploymentServices } from './deployments.ts';
 import type { Benchmark, Row, Settings } from './figure.ts';
 import { knowledgeSearch } from './knowledge.ts';
 import { link } from './link.ts';
@@ -26,6 +27,7 @@ const benchmarks: ReadonlyMap<string, { readonly about: string; readonly run: Be
   ['command', { about: 'a journaled command, 1, 64 and 256 actors', run: command }],
   ['allowance', { about: 'requests under a limit, 1 and 100 callers, against an ask for each', run: allowanceAsks }],
   ['chat', { about: 'streamed completions of public chat, 1 and 50 at once, metering on', run: chat }],
+  ['deployments', { about: 'a deployment\'s journal, blobs and chat', run: deploymentServices }],
   ['knowledge', { about: 'search in 10,000 notes, its import, restart and memory', run: knowledgeSearch }],
   ['link', { about: 'calls over the link', run: link }],
   ['events', { about: 'session events from emit to a TLS WebSocket client, 200 sessions', run: events }],
