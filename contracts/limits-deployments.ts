@@ -43,4 +43,19 @@ export const deploymentLimits = {
   regulationHistoryMax: 64,
   /** Largest `runway_hours` (decisions: ten years). */
   runwayHoursMax: 87_600,
+
+  // --- the console's pages of deployments ----------------------------------------------------------------------------
+  /** Events of a session that its page takes. What comes after is not shown, and the page says so. */
+  inspectorEventsMax: 20_000,
+  /** Milliseconds between two looks at a session that is not told of what is new, and between two requests for what is. */
+  inspectorLookMs: 5_000,
+  inspectorPaceMs: 500,
+  /** Events of the journal, turns of the conversation and differences that are drawn at once: those around the one chosen. */
+  inspectorRowsMax: 60,
+  /** States of a session that its page keeps. */
+  inspectorStatesMax: 32,
+  /** Longest pause of a replay, milliseconds: longer ones are cut to it. */
+  replayPauseMs: 3_000,
+  /** Documents in the picture of a graph: the nearest. All are in the list beside it. */
+  graphDrawnMax: 60,
 } as const;

@@ -44,7 +44,7 @@ test('console - nothing of a role is drawn before the role is known, and an addr
   assert.equal(await page.getByRole('button').count() + await page.getByRole('link').count(), 0);
   held.resolve(undefined);
   await page.getByRole('alert').getByText('needs a higher role').waitFor();
-  assert.deepEqual(await tabs(page), ['Members', 'Audit log']);
+  assert.deepEqual(await tabs(page), ['Members', 'Audit log', 'Plan', 'Deployments']);
   await page.getByRole('link', { name: 'Audit log' }).click();
   await row(page, owner.email).first().waitFor();
   assert.equal(await page.getByRole('button', { name: 'Export CSV' }).count(), 0);

@@ -53,7 +53,7 @@ test('console - a newcomer signs up, makes an organization, invites somebody who
   await guest.getByRole('button', { name: 'Sign in' }).click();
   await guest.getByRole('button', { name: 'Join Acme & Söhne GmbH' }).click();
   await row(guest, guestEmail).getByText('viewer', { exact: true }).waitFor();
-  assert.deepEqual(await tabs(guest), ['Members', 'Audit log']);
+  assert.deepEqual(await tabs(guest), ['Members', 'Audit log', 'Plan', 'Deployments']);
 
   await owner.getByRole('link', { name: 'Members' }).click();
   await owner.getByLabel(`Role of ${guestEmail}`).selectOption('admin');
@@ -61,7 +61,7 @@ test('console - a newcomer signs up, makes an organization, invites somebody who
   await owner.getByText(`${guestEmail} is now admin`).waitFor();
   await guest.reload();
   await guest.getByRole('link', { name: 'Settings' }).waitFor();
-  assert.deepEqual(await tabs(guest), ['Members', 'Invitations', 'API keys', 'Audit log', 'Settings']);
+  assert.deepEqual(await tabs(guest), ['Members', 'Invitations', 'API keys', 'Audit log', 'Plan', 'Deployments', 'Settings']);
 
   await owner.getByRole('button', { name: `Remove ${guestEmail}` }).click();
   await confirm(owner, 'Remove');

@@ -34,6 +34,11 @@ export class ConsoleWorld {
     return new ConsoleWorld(platform, browser);
   }
 
+  /** On a Troupe that is there already, whose gateways have `auth.platform`. `stop` ends it too. */
+  static async over(platform: TestPlatform): Promise<ConsoleWorld> {
+    return new ConsoleWorld(platform, await launchBrowser());
+  }
+
   async stop(): Promise<void> {
     await this.#browser.close();
     await this.platform.stop();
@@ -60,7 +65,7 @@ export class ConsoleWorld {
 
   /** A page of a browser of its own, in which the person is signed in, or nobody. */
   async newPage(person?: Person): Promise<Page> {
-    const context = await this.#browser.newContext({ ignoreHTTPSErrors: true, acceptDownloads: true });
+    const context = await this.#browser.newContext({ ignoreHTTPSErrors: true, acceptDownloads: true, locale: 'en-US' });
     this.#contexts.push(context);
     if (person !== undefined) await context.addCookies([{ name: cookieNames.session, value: person.cookie, url: this.platform.baseUrl, secure: true, httpOnly: true, sameSite: 'Lax' }]);
     const page = await context.newPage();

@@ -9,6 +9,7 @@ import type { Api, BrowserSession } from '../api.ts';
 import { fields, list } from '../read.ts';
 import { Account } from './account.tsx';
 import { Audit } from './audit.tsx';
+import { Deployments } from './deployments/deployments.tsx';
 import { DeskProvider, problemOf, type Desk, type Problem } from './desk.ts';
 import { Button, Failed, Waiting } from './form.tsx';
 import { Invitations } from './invitations.tsx';
@@ -25,6 +26,7 @@ const tabs: readonly { readonly view: ViewName; readonly title: string; readonly
   { view: 'invitations', title: 'Invitations', permission: 'member.invite' },
   { view: 'keys', title: 'API keys', permission: 'api_key.create' },
   { view: 'audit', title: 'Audit log', permission: 'audit.read' },
+  { view: 'deployments', title: 'Deployments', permission: 'chat.read' },
   { view: 'settings', title: 'Settings', permission: 'org.update' },
 ];
 
@@ -51,6 +53,7 @@ const View = ({ place, organizations }: { place: Place; organizations: readonly 
     case 'invitations': return <Invitations organization={organization} />;
     case 'keys': return <Keys organization={organization} />;
     case 'audit': return <Audit organization={organization} />;
+    case 'deployments': return <Deployments organization={organization} within={place.within ?? {}} />;
     case 'settings': return <OrganizationSettings key={organization.role} organization={organization} />;
   }
 };
