@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { z } from 'zod';
 import { tier } from '../../contracts/billing.ts';
 import { billingRoutes } from '../../contracts/billing-routes.ts';
-import type { DaemonInput } from '../../deploy/start/config-files.ts';
+import type { DaemonInput, GatewayInput } from '../../deploy/start/config-files.ts';
 import { paymentsAddress } from '../../actors/payments/address.ts';
 import { chatWorld, type ChatWorld } from './chat.ts';
 import { answered, startPlatform, type ApiOptions, type ApiReply, type Person, type TestPlatform } from './platform.ts';
@@ -43,7 +43,7 @@ export interface Paying {
 const gateName = 'SELF_SERVICE_CHECKOUT_ENABLED';
 const hosted = z.strictObject({ url: z.url() });
 
-export const startPaying = async (options: { readonly gate?: string; readonly models?: DaemonInput['models']; readonly daemon?: Partial<Omit<DaemonInput, 'platform' | 'billing'>> } = {}): Promise<Paying> => {
+export const startPaying = async (options: { readonly gate?: string; readonly models?: DaemonInput['models']; readonly daemon?: Partial<Omit<DaemonInput, 'platform' | 'billing'>>; readonly gateway?: Partial<GatewayInput> } = {}): Promise<Paying> => {
   const folder = await mkdtemp(join(tmpdir(), 'troupe-paying-'));
   const file = (name: string): string => join(folder, name);
   const terms = (version: string): Promise<void> => writeFile(file('terms.json'), JSON.stringify({
@@ -52,7 +52,7 @@ export const startPaying = async (options: { readonly gate?: string; readonly mo
   const [stripe] = await Promise.all([startStripe(), terms('1'), writeFile(file('key'), `${stripeSecrets.key}\n`), writeFile(file('webhook'), stripeSecrets.webhook)]);
   const environment: Record<string, string> = options.gate === undefined ? {} : { [gateName]: options.gate };
   const platform = await startPlatform(undefined, {
-    daemons: 2, gateways: 2, daemonEnvironment: environment,
+    daemons: 2, gateways: 2, daemonEnvironment: environment, ...(options.gateway === undefined ? {} : { gateway: options.gateway }),
     daemon: {
       lease_ttl_ms: 2_000, ...options.daemon, ...(options.models === undefined ? {} : { models: options.models }), platform: { legal_manifest_path: file('terms.json') },
       billing: { stripe: { api_url: stripe.url, secret_key_path: file('key'), webhook_secret_path: file('webhook') }, prices: { pro: [...prices.pro], team: [...prices.team] } },
