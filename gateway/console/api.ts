@@ -51,6 +51,8 @@ const refusalOf = (status: number, body: unknown, retryAfter: string | null): Co
   });
 };
 
+const unreachable = (cause: unknown): CodedError => coded('upstream_unavailable', 'The server cannot be reached. Check the connection and try again.', { cause });
+
 export class Api {
   readonly #fetch: ApiFetch;
   #csrf: string | null = null;
@@ -81,6 +83,18 @@ export class Api {
     return this.#withToken((token) => this.#call('GET', search === '' ? path : `${path}?${search}`, { authorization: `Bearer ${token}` }));
   }
 
+  /**
+   * An answer that comes piece by piece. It may take as long as it takes: `signal` ends it, and a connection that breaks shows in the reading.
+   * Rejects with the abort's own error once `signal` is aborted.
+   */
+  open(path: string, body: object, headers: Readonly<Record<string, string>>, signal: AbortSignal): Promise<ReadableStream<Uint8Array>> {
+    return this.#withToken(async (token) => {
+      const answer = await this.#fetched('POST', path, { accept: 'text/event-stream', authorization: `Bearer ${token}`, ...headers }, body, signal);
+      if (answer.body === null) throw coded('upstream_error', 'The answer is empty.');
+      return answer.body;
+    });
+  }
+
   /** Ends the session of this browser. One that has ended already counts. */
   async signOut(): Promise<void> {
     try {
@@ -97,7 +111,7 @@ export class Api {
     this.#token = undefined;
   }
 
-  async #withToken(run: (token: string) => Promise<string>): Promise<string> {
+  async #withToken<T>(run: (token: string) => Promise<T>): Promise<T> {
     const given = this.#token ??= this.#newToken();
     try {
       return await run(await given);
@@ -124,18 +138,26 @@ export class Api {
   async #call(method: string, path: string, headers: Record<string, string>, body?: object): Promise<string> {
     const signal = AbortSignal.timeout(limits.clientRequestMs);
     try {
+      return await (await this.#fetched(method, path, headers, body, signal)).text();
+    } catch (cause) {
+      if (cause instanceof CodedError) throw cause;
+      throw signal.aborted ? coded('deadline_exceeded', undefined, { cause }) : unreachable(cause);
+    }
+  }
+
+  /** The answer of a success, its body not yet read. */
+  async #fetched(method: string, path: string, headers: Record<string, string>, body: object | undefined, signal: AbortSignal): Promise<Response> {
+    try {
       const answer = await this.#fetch(path, {
         method, signal, credentials: 'same-origin', redirect: 'error',
         headers: { accept: 'application/json', ...headers, ...(body === undefined ? {} : { 'content-type': 'application/json' }) },
         ...(body === undefined ? {} : { body: JSON.stringify(body) }),
       });
-      const got = await answer.text();
-      if (!answer.ok) throw refusalOf(answer.status, parsed(got), answer.headers.get('retry-after'));
-      return got;
+      if (!answer.ok) throw refusalOf(answer.status, parsed(await answer.text()), answer.headers.get('retry-after'));
+      return answer;
     } catch (cause) {
-      if (cause instanceof CodedError) throw cause;
-      if (signal.aborted) throw coded('deadline_exceeded', undefined, { cause });
-      throw coded('upstream_unavailable', 'The server cannot be reached. Check the connection and try again.', { cause });
+      if (cause instanceof CodedError || signal.aborted) throw cause;
+      throw unreachable(cause);
     }
   }
 }

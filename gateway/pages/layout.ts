@@ -17,6 +17,8 @@ export interface View {
   readonly title: string;
   readonly heading?: string;
   readonly body: Part;
+  /** Wider than a form: a table is on it. */
+  readonly wide?: boolean;
   /** Who is signed in: shown at the foot with a way out. Needs `csrf`. */
   readonly person?: { readonly email: string; readonly csrf: string } | undefined;
 }
@@ -28,7 +30,7 @@ const foot = (person: NonNullable<View['person']>): Html => html`<footer>
 </footer>`;
 
 /** The finished document. */
-export const documentOf = ({ title, heading, body, person }: View): string => html`<!doctype html>
+export const documentOf = ({ title, heading, body, person, wide = false }: View): string => html`<!doctype html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
@@ -39,7 +41,7 @@ export const documentOf = ({ title, heading, body, person }: View): string => ht
 <link rel="stylesheet" href="/pages.css">
 <script type="module" src="/pages.js"></script>
 </head>
-<body>
+<body${wide ? html` class="wide"` : undefined}>
 <header><a href="/console"><img src="/pages.svg" alt="" width="24" height="24">Troupe</a></header>
 <main>
 <h1>${heading ?? title}</h1>

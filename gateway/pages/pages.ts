@@ -7,6 +7,7 @@
 import { createHash } from 'node:crypto';
 import { z } from 'zod';
 import { coded, CodedError, errorEntry } from '../../contracts/errors.ts';
+import { upgradeUrl } from '../../contracts/plans.ts';
 import type { Answer } from '../answer.ts';
 import type { ConsoleFiles } from '../console/files.ts';
 import type { Ask, FormOutcome, FormPage, PageHandler, PageRequest, Pages } from '../page.ts';
@@ -15,6 +16,7 @@ import { inviteGoneView, inviteView } from './invite.ts';
 import { alert, documentOf, pageHeaders, type View } from './layout.ts';
 import { legalDocumentView, legalView, type LegalInput } from './legal.ts';
 import { html } from './html.ts';
+import { pricingView } from './pricing.ts';
 import { namedInAddress, problemText, type Problem } from './problem.ts';
 import { answerOf, browserSession, pathOf, type BrowserSession } from './session.ts';
 import { codeView, signinPath, signinView } from './signin.ts';
@@ -191,6 +193,7 @@ export const createPages = ({ documents, files }: PageParts): Pages => {
     ['/device', device],
     ['/api/auth/api-token', apiToken],
     ['/invite', ({ query }, ask) => invitePage(query['token'] ?? '', ask)],
+    [upgradeUrl, async (_request, ask) => page(pricingView((await browserSession(ask)).person))],
     ['/legal', ({ query }, ask) => legalPage(pathOf(query['return_to']), ask)],
     ...[...documents].map(([id, text]) => [`/legal/${id}`, legalDocument(id, text)] as const),
   ];

@@ -9,16 +9,21 @@ import type { Api, BrowserSession } from '../api.ts';
 import { fields, list } from '../read.ts';
 import { Account } from './account.tsx';
 import { Audit } from './audit.tsx';
+import { Chat } from './chat/chat.tsx';
 import { Deployments } from './deployments/deployments.tsx';
 import { DeskProvider, problemOf, type Desk, type Problem } from './desk.ts';
 import { Button, Failed, Waiting } from './form.tsx';
 import { Invitations } from './invitations.tsx';
+import type { Keep } from './keep.ts';
 import { Keys } from './keys.tsx';
 import { Members } from './members.tsx';
 import { Organizations } from './organizations.tsx';
 import { follow, hrefOf, type Place, type ViewName } from './place.ts';
+import { PlanView } from './plan.tsx';
 import { readListed, type Listed } from './resources.ts';
 import { OrganizationSettings } from './settings.tsx';
+import { Trust } from './trust.tsx';
+import { UsageView } from './usage.tsx';
 
 /** The views of an organization and what one needs for each. */
 const tabs: readonly { readonly view: ViewName; readonly title: string; readonly permission: Permission }[] = [
@@ -26,6 +31,7 @@ const tabs: readonly { readonly view: ViewName; readonly title: string; readonly
   { view: 'invitations', title: 'Invitations', permission: 'member.invite' },
   { view: 'keys', title: 'API keys', permission: 'api_key.create' },
   { view: 'audit', title: 'Audit log', permission: 'audit.read' },
+  { view: 'plan', title: 'Plan', permission: 'org.read' },
   { view: 'deployments', title: 'Deployments', permission: 'chat.read' },
   { view: 'settings', title: 'Settings', permission: 'org.update' },
 ];
@@ -45,6 +51,9 @@ const View = ({ place, organizations }: { place: Place; organizations: readonly 
   const organization = organizations.find(({ id }) => id === place.org);
   if (place.view === 'organizations') return <Organizations organizations={organizations} />;
   if (place.view === 'account') return <Account />;
+  if (place.view === 'chat') return <Chat organizations={organizations} org={place.org} />;
+  if (place.view === 'usage') return <UsageView organizations={organizations} />;
+  if (place.view === 'trust') return <Trust organizations={organizations} />;
   const tab = tabs.find(({ view }) => view === place.view);
   if (organization === undefined || tab === undefined) return <p class="alert" role="alert">There is no such organization, or you are not in it. <a href="/console">Your organizations</a></p>;
   if (!allows(organization.role, tab.permission)) return <p class="alert" role="alert">This needs a higher role than yours ({organization.role}).</p>;
@@ -53,6 +62,7 @@ const View = ({ place, organizations }: { place: Place; organizations: readonly 
     case 'invitations': return <Invitations organization={organization} />;
     case 'keys': return <Keys organization={organization} />;
     case 'audit': return <Audit organization={organization} />;
+    case 'plan': return <PlanView key={organization.role} organization={organization} />;
     case 'deployments': return <Deployments organization={organization} within={place.within ?? {}} />;
     case 'settings': return <OrganizationSettings key={organization.role} organization={organization} />;
   }
@@ -62,14 +72,13 @@ const Link = ({ to, at, desk, children }: { to: Place; at: Place; desk: Desk; ch
   <a href={hrefOf(to)} aria-current={to.view === at.view && to.org === at.org ? 'page' : undefined} onClick={(event) => { follow(event, () => { desk.go(to); }); }}>{children}</a>
 );
 
-const titleOf = (place: Place, organization: Listed | undefined): string => {
-  if (place.view === 'organizations') return 'Organizations';
-  if (place.view === 'account') return 'Your account';
-  return organization?.name ?? 'Organization';
-};
+/** The views of the person, not of an organization. */
+const titles: Partial<Readonly<Record<ViewName, string>>> = { organizations: 'Organizations', chat: 'Chat', usage: 'Usage and credits', trust: 'Trust', account: 'Your account' };
+const titleOf = (place: Place, organization: Listed | undefined): string => titles[place.view] ?? organization?.name ?? 'Organization';
 
 export interface AppWorld {
   readonly api: Api;
+  readonly keep: Keep;
   readonly location: () => Place;
   /** Puts a place into the address. */
   readonly push: (place: Place) => void;
@@ -80,7 +89,7 @@ export interface AppWorld {
 }
 
 export const App = ({ world }: { world: AppWorld }): VNode => {
-  const { api } = world;
+  const { api, keep } = world;
   const [phase, setPhase] = useState<Phase>({ kind: 'loading' });
   const [place, setPlace] = useState<Place>(world.location);
   const [said, setSaid] = useState('');
@@ -114,14 +123,16 @@ export const App = ({ world }: { world: AppWorld }): VNode => {
   }, [said]);
 
   const user = phase.kind === 'ready' ? phase.session.user : undefined;
+  const legalAccepted = phase.kind === 'ready' && phase.session.legalAccepted;
   const desk = useMemo((): Desk | undefined => (user === undefined ? undefined : {
-    api, person: user,
+    api, keep, person: user, legalAccepted,
     go: (to) => {
       moved.current = true;
       world.push(to);
       setPlace(to);
     },
     say: setSaid,
+    leave: world.leave,
     signedOut: () => { setPhase({ kind: 'signed-out' }); },
     refresh: async () => {
       // What the caller may do has changed: so has what belongs into the token.
@@ -129,7 +140,7 @@ export const App = ({ world }: { world: AppWorld }): VNode => {
       const { organizations } = await api.get('/api/organization', {}, organizationList);
       setPhase((before) => (before.kind === 'ready' ? { ...before, organizations } : before));
     },
-  }), [api, world, user]);
+  }), [api, keep, world, user, legalAccepted]);
 
   const organization = phase.kind === 'ready' ? phase.organizations.find(({ id }) => id === place.org) : undefined;
   const title = titleOf(place, organization);
@@ -163,6 +174,7 @@ export const App = ({ world }: { world: AppWorld }): VNode => {
   const signOut = (): void => {
     // Emptied first: a browser may show this page again as it was left (Back), without asking anybody.
     api.signOut().then(() => {
+      keep.clear();
       setPhase({ kind: 'signed-out' });
       world.leave('/signin');
     }, (error: unknown) => { setPhase({ kind: 'failed', problem: problemOf(error) }); });
@@ -173,8 +185,11 @@ export const App = ({ world }: { world: AppWorld }): VNode => {
       <header>
         <a class="brand" href="/console" onClick={(event) => { follow(event, () => { desk.go({ view: 'organizations', org: undefined }); }); }}><img src="/icon.svg" alt="" width="24" height="24" />Troupe</a>
         <nav aria-label="Console">
-          <a href={place.org === undefined ? '/' : `/?${new URLSearchParams({ org: place.org }).toString()}`}>Chat</a>
+          <Link to={{ view: 'chat', org: place.org }} at={place} desk={desk}>Chat</Link>
+          <a href={place.org === undefined ? '/' : `/?${new URLSearchParams({ org: place.org }).toString()}`}>Sessions</a>
           <Link to={{ view: 'organizations', org: undefined }} at={place} desk={desk}>Organizations</Link>
+          <Link to={{ view: 'usage', org: undefined }} at={place} desk={desk}>Usage</Link>
+          <Link to={{ view: 'trust', org: undefined }} at={place} desk={desk}>Trust</Link>
           <Link to={{ view: 'account', org: undefined }} at={place} desk={desk}>Account</Link>
         </nav>
         <div class="who"><span title={phase.session.user.id}>{phase.session.user.email}</span><Button onClick={signOut}>Sign out</Button></div>

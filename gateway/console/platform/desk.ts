@@ -6,14 +6,21 @@ import { createContext } from 'preact';
 import { useCallback, useContext, useEffect, useRef, useState } from 'preact/hooks';
 import { CodedError, shown } from '../../../contracts/errors.ts';
 import type { Api, Person } from '../api.ts';
+import type { Keep } from './keep.ts';
 import type { Place } from './place.ts';
 
 export interface Desk {
   readonly api: Api;
   readonly person: Person;
+  /** Whether the terms in force are accepted. */
+  readonly legalAccepted: boolean;
+  /** What stays for the length of the tab. */
+  readonly keep: Keep;
   go(place: Place): void;
   /** Said to screen readers and shown at the foot for a moment. */
   say(text: string): void;
+  /** Leaves the console for another address. */
+  leave(address: string): void;
   /** Nobody is signed in here any more. */
   signedOut(): void;
   /** The caller's organizations or roles have changed. */

@@ -43,8 +43,9 @@ export const Field = ({ label, name, value, onInput, problem, hint, ...rest }: F
   );
 };
 
-export const Select = <T extends string>({ label, name, value, options, onChange, hidden = false }: {
-  label: string; name: string; value: T; options: readonly T[]; onChange: (value: T) => void; hidden?: boolean;
+/** `named`: what is shown of an option; default itself. */
+export const Select = <T extends string>({ label, name, value, options, onChange, hidden = false, named = (option) => option }: {
+  label: string; name: string; value: T; options: readonly T[]; onChange: (value: T) => void; hidden?: boolean; named?: (option: T) => string;
 }): VNode => {
   const id = useId();
   return (
@@ -57,7 +58,7 @@ export const Select = <T extends string>({ label, name, value, options, onChange
           if (chosen !== undefined) onChange(chosen);
         }}
       >
-        {options.map((option) => <option key={option} value={option}>{option}</option>)}
+        {options.map((option) => <option key={option} value={option}>{named(option)}</option>)}
       </select>
     </div>
   );

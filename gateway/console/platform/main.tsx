@@ -1,7 +1,8 @@
-/** The console's entry: ties views, API and the browser together. The only file of it that touches `location` and `history`. */
+/** The console's entry: ties views, API and the browser together. The only file of it that touches `location`, `history` and storage. */
 import { render } from 'preact';
 import { Api } from '../api.ts';
 import { App, type AppWorld } from './app.tsx';
+import { keepIn } from './keep.ts';
 import { hrefOf, placeOf } from './place.ts';
 
 const root = document.getElementById('console');
@@ -9,6 +10,7 @@ if (root === null) throw new TypeError('the page has no #console');
 
 const world: AppWorld = {
   api: new Api((url, init) => fetch(url, init)),
+  keep: keepIn(sessionStorage),
   location: () => placeOf(location.pathname, location.search),
   push: (place) => { history.pushState(null, '', hrefOf(place)); },
   onMoved: (call) => {

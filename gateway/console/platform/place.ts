@@ -2,7 +2,7 @@
  * Where one is in the console. Client-side routes are a fixed set of paths, each served with the same page; the organization is in the
  * query (`?org=`). So an address can be kept, opened in another tab and reloaded, and an unknown path is not found as anywhere else.
  */
-export const views = ['organizations', 'account', 'members', 'invitations', 'keys', 'audit', 'deployments', 'settings'] as const;
+export const views = ['organizations', 'chat', 'usage', 'trust', 'account', 'members', 'invitations', 'keys', 'audit', 'plan', 'deployments', 'settings'] as const;
 export type ViewName = (typeof views)[number];
 
 export interface Place {
