@@ -118,7 +118,7 @@ suite('deployment way', { timeout: 300_000 }, () => {
     assert.equal(await said('Belugas, then.').count(), 0);
   });
 
-  test('deployment way - its budget falls, regulation stops it and says why, credits arrive and it goes on [RUN-036] [REG-008] [REG-025]', async () => {
+  test('deployment way - its budget falls, regulation stops it and says why, credits arrive and it goes on [RUN-036] [REG-025]', async () => {
     await client.turn('support', '/long 450');
     const stopped = await refusal('one more');
     assert.equal(stopped.status, 403);
