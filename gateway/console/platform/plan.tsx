@@ -36,7 +36,7 @@ const soldHere = async (probe: () => Promise<undefined>): Promise<boolean> => {
     return true;
   } catch (error) {
     if (error instanceof CodedError && error.code === 'checkout_disabled') return false;
-    if (error instanceof CodedError && error.entry.http === 400) return true;
+    if (error instanceof CodedError && error.code === 'validation_error') return true;
     throw error;
   }
 };
