@@ -25,7 +25,8 @@ interface Watched {
 }
 
 export const useLive = ({ org, deployment, session, branch }: Watched): Live => {
-  const { api, signedOut } = useDesk();
+  const desk = useDesk();
+  const { api } = desk;
   const [journal, setJournal] = useState<Journal>({ events: [], complete: false, full: false, problem: undefined });
   const [watching, setWatching] = useState<Watching>('connecting');
   const [look, setLook] = useState<() => void>(() => () => undefined);
@@ -36,7 +37,7 @@ export const useLive = ({ org, deployment, session, branch }: Watched): Live => 
         try {
           return (await api.get(path, { ...branchQuery(branch), ...(after === undefined ? {} : { after }) }, readEvents)).events;
         } catch (error) {
-          if (error instanceof CodedError && error.entry.http === 401) signedOut();
+          if (error instanceof CodedError && error.entry.http === 401) desk.signedOut();
           throw error;
         }
       },

@@ -34,7 +34,8 @@ interface Asked {
 type Found = { readonly id: string; readonly state?: StateAt; readonly problem?: Problem };
 
 const useStateAt = ({ deployment, session, branch, event, resting }: Asked): Found | undefined => {
-  const { api, signedOut } = useDesk();
+  const desk = useDesk();
+  const { api } = desk;
   const states = useRef(new Map<string, StateAt>());
   const [found, setFound] = useState<Found>();
   const id = event?.id;
@@ -52,7 +53,7 @@ const useStateAt = ({ deployment, session, branch, event, resting }: Asked): Fou
         kept(states.current, id, state);
         if (!left) setFound({ id, state });
       } catch (error) {
-        if (error instanceof CodedError && error.entry.http === 401) signedOut();
+        if (error instanceof CodedError && error.entry.http === 401) desk.signedOut();
         if (!left) setFound({ id, problem: problemOf(error) });
       }
     };
