@@ -48,7 +48,7 @@ const Ended = ({ turn, org, onAgain }: { turn: Turn; org: string | undefined; on
     return (
       <div class="alert form" role="alert">
         <p>{advice.text}</p>
-        {(advice.link !== undefined || advice.again) && (
+        {(advice.link !== undefined || (advice.again && retry !== null)) && (
           <p class="actions">{advice.again && retry}{advice.link !== undefined && <a class="button quiet" href={advice.link.href}>{advice.link.text}</a>}</p>
         )}
       </div>
