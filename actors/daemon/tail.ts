@@ -24,7 +24,7 @@ export interface TailSource {
 }
 
 export interface Tail {
-  /** The commits, one reader only; ends when the signal aborts. Throws `journal_unreadable`. */
+  /** The commits, one reader only; ends when the signal aborts. Throws `journal_unreadable`; `not_found` when the journal is no more, seen after `limits.tailCheckMs` at the latest. */
   commits(): AsyncGenerator<Commit, void, undefined>;
   stop(): void;
 }
@@ -65,6 +65,7 @@ export const openTail = async (source: TailSource, address: ActorAddress, signal
   const look = async (): Promise<void> => {
     const last = await retried(() => journal.last(subject), signal);
     if (last !== undefined) aim(last.seq);
+    else if (Math.max(at, target) > 0) throw erased();
   };
   /** Runs beside the reader: what it throws is the reader's. */
   let failure: { readonly error: unknown } | undefined;
@@ -100,8 +101,10 @@ export const openTail = async (source: TailSource, address: ActorAddress, signal
       // A page each: a slow reader keeps no read open.
       const page = await retried(async () => {
         for await (const batch of journal.read(subject, from, upTo)) return batch;
+        if (await journal.last(subject) === undefined) return undefined;
         throw coded('journal_unavailable', 'A commit that was announced cannot be read.');
       }, signal);
+      if (page === undefined) throw erased();
       for (const { seq, data } of page) {
         at = seq;
         yield decodeCommit(data);
@@ -130,6 +133,9 @@ export const openTail = async (source: TailSource, address: ActorAddress, signal
 
   return { commits, stop };
 };
+
+/** Its actor was erased, as with its deployment: nothing will ever come. */
+const erased = (): CodedError => coded('not_found', 'What was read here has been erased.');
 
 /** Both, or neither: a subscription is not left behind when the read fails. */
 const bothOf = async <A extends { stop(): void }, B>(first: Promise<A>, second: Promise<B>): Promise<[A, B]> => {

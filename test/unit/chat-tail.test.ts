@@ -140,3 +140,22 @@ test('tail - an outage of the journal is waited for; before it is open it is a f
   await openTail(source, address, late.signal);
   assert.equal(stops(), 3);
 });
+
+test('tail - ends when its journal is erased: who waits for more, and who is behind', async () => {
+  for (const behind of [false, true]) {
+    const { source, journal, commit } = world({ checkMs: 20 });
+    await commit();
+    const end = new AbortController();
+    const commits = (await openTail(source, address, end.signal)).commits();
+    await commit();
+    assert.deepEqual(await take(commits, 1), [2]);
+    // Announced by what follows it, and gone when it is read.
+    if (behind) {
+      await commit(false);
+      await commit();
+    }
+    await journal.erase(subject, Number.MAX_SAFE_INTEGER);
+    assert.equal(await codeOf(commits.next()), 'not_found');
+    end.abort();
+  }
+});
