@@ -208,7 +208,8 @@ suite('console deployments', { timeout: 300_000 }, () => {
     await page.getByRole('group', { name: /^Graph of 3/ }).getByRole('link', { name: /^C,|^c,/i }).focus();
     await page.keyboard.press('Enter');
     await page.getByLabel('Text of the document').getByText('sea').waitFor();
-    for (const query of [{ part: 'sessions', session: 'none' }, { part: 'knowledge', node: 'none' }]) {
+    const missing: readonly Readonly<Record<string, string>>[] = [{ part: 'sessions', session: 'none' }, { part: 'knowledge', node: 'none' }];
+    for (const query of missing) {
       await page.goto(within(query));
       await page.getByRole('alert').first().waitFor();
     }

@@ -61,7 +61,7 @@ const short = (title: string): string => (title.length > nameMax ? `${title.slic
 
 const Spot = ({ placed, org, deployment }: { placed: Placed; org: string; deployment: string }): VNode => {
   const desk = useDesk();
-  const { id, title, depth, x, y, side } = placed;
+  const { id, title, depth, x, y, side, turn } = placed;
   const place = { view: 'deployments', org, within: within(deployment, id) } as const;
   const text = side === 'start' ? x + 14 : side === 'end' ? x - 14 : x;
   return (
@@ -70,15 +70,16 @@ const Spot = ({ placed, org, deployment }: { placed: Placed; org: string; deploy
       onClick={(event) => { follow(event, () => { desk.go(place); }); }}
     >
       <circle cx={x} cy={y} r={depth === 0 ? 12 : 8} />
-      <text x={text} y={side === 'middle' ? y + (y < 0 ? -14 : 26) : y + 4} text-anchor={side}>{short(title)}</text>
+      <text x={text} y={side === 'middle' ? y + (y < 0 ? -14 : 26) : y + 4} text-anchor={side} transform={turn === 0 ? undefined : `rotate(${turn} ${x} ${y})`}>{short(title)}</text>
     </a>
   );
 };
 
 const Graph = ({ organization, deployment, nodes, edges }: { organization: Listed; deployment: Deployment; nodes: readonly GraphNode[]; edges: readonly GraphEdge[] }): VNode => {
   const picture = pictureOf(nodes, edges);
-  const { reach } = picture;
-  const wide = reach + 120;
+  const { reach, crowded } = picture;
+  // Beside the outermost documents is room for their names.
+  const wide = crowded ? reach : reach + 120;
   return (
     <div class="graph">
       <svg viewBox={`${-wide} ${-reach} ${2 * wide} ${2 * reach}`} role="group" aria-label={`Graph of ${picture.nodes.length} documents`}>

@@ -53,16 +53,29 @@ export const useLive = ({ org, deployment, session, branch }: Watched): Live => 
     let left = false;
     const watch = async (): Promise<void> => {
       const [found, sid] = await Promise.all([platformIdentity(api, org, () => performance.now()), sidOf(deployment, session, branch)]);
-      if (left) return;
       if (found.kind === 'nobody') throw new CodedError('unauthorized');
-      stream = openSession({
-        url: location.origin, sid, token: found.identity.token, WebSocket,
-        onEvent: () => { following.poke(); },
-        onState: ({ kind }) => {
-          setWatching(kind === 'open' ? 'live' : kind === 'connecting' ? 'connecting' : 'looking');
-          if (kind === 'open') following.poke();
-        },
-      });
+      const { token, renew } = found.identity;
+      const connect = (): void => {
+        if (left) return;
+        let served = false;
+        stream = openSession({
+          url: location.origin, sid, token, WebSocket,
+          onEvent: () => { following.poke(); },
+          onState: (to) => {
+            setWatching(to.kind === 'open' ? 'live' : to.kind === 'connecting' ? 'connecting' : 'looking');
+            if (to.kind === 'open') {
+              served = true;
+              following.poke();
+            }
+            // The connection ended with its token: a new one is had, but not for a connection that never was of use.
+            if (to.kind === 'closed' && to.error?.code === 'unauthorized' && served) {
+              renew?.();
+              connect();
+            }
+          },
+        });
+      };
+      connect();
     };
     // Without the stream the page looks from time to time, and says so.
     watch().catch((error: unknown) => {
