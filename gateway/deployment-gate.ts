@@ -39,7 +39,7 @@ export class DeploymentGate implements RouteGate {
   }
 
   /** Throws `rate_limited`, `unauthorized`. */
-  admit(route: EnvelopeRoute, { address, authorization }: PlatformRequest, held: HeldBody): PlatformAdmitted {
+  admit(route: EnvelopeRoute, { address, authorization, announced }: PlatformRequest, held: HeldBody): PlatformAdmitted {
     const gate = this.#gate;
     gate.checkAddress(address);
     if (route.auth.kind === 'none') {
@@ -51,7 +51,7 @@ export class DeploymentGate implements RouteGate {
     if (named === undefined) throw gate.refused(address, 'unauthorized');
     gate.takeUser(named.bucket);
     gate.takeAddress(address);
-    if (route.bodyMaxBytes > limits.bodyMaxBytes) held.upload(named.bucket);
+    if (Math.min(route.bodyMaxBytes, announced) > limits.bodyMaxBytes) held.upload(named.bucket);
     let taken = true;
     const believed = (): void => {
       if (taken) gate.giveAddress(address);

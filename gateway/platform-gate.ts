@@ -53,12 +53,12 @@ export class PlatformGate implements RouteGate {
   }
 
   /**
-   * A body that may be larger than `limits.bodyMaxBytes` counts as an upload of its caller. Throws or rejects with `rate_limited`, `forbidden`,
+   * A body that may be larger than `limits.bodyMaxBytes`, by its route and by what it announces, counts as an upload of its caller. Throws or rejects with `rate_limited`, `forbidden`,
    * `unauthorized`, `upstream_unavailable` (no keys yet).
    */
   admit(route: EnvelopeRoute, request: PlatformRequest, held: HeldBody): PlatformAdmitted | Promise<PlatformAdmitted> {
     const enter = (admitted: PlatformAdmitted): PlatformAdmitted => {
-      if (route.bodyMaxBytes > limits.bodyMaxBytes && admitted.bucket !== undefined) held.upload(admitted.bucket);
+      if (Math.min(route.bodyMaxBytes, request.announced) > limits.bodyMaxBytes && admitted.bucket !== undefined) held.upload(admitted.bucket);
       return admitted;
     };
     const admitted = this.#admit(route, request);

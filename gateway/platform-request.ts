@@ -16,6 +16,8 @@ export interface PlatformRequest {
   readonly query: string;
   readonly address: string;
   readonly authorization: string;
+  /** Bytes of body that the client says it sends; Infinity if it does not say. HTTP holds it to that. */
+  readonly announced: number;
   /** Value of the session cookie. */
   readonly session: string | undefined;
   /** All cookies, for those a route names. */
@@ -37,9 +39,11 @@ export const formType = 'application/x-www-form-urlencoded';
 /** `named`: further headers to keep, in lower case. */
 export const readHead = (head: RequestHead, named: readonly string[] = []): PlatformRequest => {
   const cookies = head.header('cookie');
+  const length = head.header('content-length');
   return {
     named: Object.fromEntries(named.map((name) => [name, head.header(name).slice(0, limits.bearerMaxBytes).toWellFormed()] as const).filter(([, value]) => value !== '')),
     path: head.path, params: head.params, query: head.query, address: head.address, authorization: head.header('authorization'),
+    announced: /^\d+$/.test(length) ? Number(length) : Infinity,
     session: cookieIn(cookies, cookieNames.session), cookies,
     contentType: (head.header('content-type').split(';', 1)[0] ?? '').trim().toLowerCase(),
     prefersHtml: prefersHtml(head.header('accept')),

@@ -169,6 +169,11 @@ describe('client streams', () => {
     assert.deepEqual((await read({ stream_id: 'killed', limit: 1_000 })).map(({ id }) => id), ids);
   });
 
+  test('client streams - many small appends of one key at once are all taken: they are no uploads', async () => {
+    const replies = await Promise.all(Array.from({ length: 40 }, (_, n) => post({ stream_id: `parallel ${n % 5}`, events: [note(n)] })));
+    assert.deepEqual([...new Set(replies.map(({ status }) => status))], [201]);
+  });
+
   test('client streams - an export is the whole stream as JSON lines; a stream that is not there is empty', async () => {
     await append('exported', [note(1), note(2), note(3)]);
     const reply = await d.service('GET', '/v1/journal/export?stream_id=exported');
