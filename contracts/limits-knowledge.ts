@@ -48,6 +48,8 @@ export const knowledgeLimits = {
   knowledgeHeapMaxMiB: 1_024,
   /** Requests of one daemon that its index thread has not answered. More: `overloaded`. */
   knowledgeAsksMax: 256,
+  /** Searches and graphs of one deployment among them. More: `overloaded`, so that it takes no other's place. */
+  knowledgeAsksOfOneMax: 16,
   /** Milliseconds that thread may take for one. Then it is ended and begun anew, and what waited is refused with `overloaded`. */
   knowledgeAskMs: 20_000,
   /** Documents that one daemon reads from the store at once for one index, and documents it then gives to the thread in one go. */

@@ -24,6 +24,8 @@ interface Waiting {
   readonly resolve: (output: unknown) => void;
   readonly reject: (error: CodedError) => void;
   readonly timer: NodeJS.Timeout;
+  /** The index that is searched; undefined = this is another kind of ask. */
+  readonly lane: string | undefined;
 }
 
 export interface IndexerOptions {
@@ -78,15 +80,16 @@ export const createIndexer = ({ log, askMs = limits.knowledgeAskMs }: IndexerOpt
       reject(coded('draining'));
       return;
     }
-    if (waiting.size >= limits.knowledgeAsksMax) {
+    const lane = op === 'search' || op === 'graph' ? (input as ThreadAsks['search']['input']).index : undefined;
+    if (waiting.size >= limits.knowledgeAsksMax || (lane !== undefined && [...waiting.values()].filter((one) => one.lane === lane).length >= limits.knowledgeAsksOfOneMax)) {
       reject(coded('overloaded'));
       return;
     }
     const at = thread ??= begin();
     const id = ++lastId;
-    // The thread answers in order, so one that is late holds up all others.
+    // The thread does one ask at a time, so one that is late holds up all others.
     const timer = setTimeout(() => end(at, `no answer to ${op} within ${askMs} ms`), askMs);
-    waiting.set(id, { resolve: resolve as (output: unknown) => void, reject, timer });
+    waiting.set(id, { resolve: resolve as (output: unknown) => void, reject, timer, lane });
     at.postMessage({ id, op, input }, [...transfer]);
   });
 

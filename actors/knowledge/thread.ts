@@ -104,17 +104,32 @@ const run = async (ask: ThreadAsk): Promise<unknown> => {
  * Asks that wait, at most `limits.knowledgeAsksMax`. Each has a turn of the event loop of its own: a port hands over up to 1,000 messages in one
  * turn as long as others come, and a snapshot whose compression had ended long ago was not answered meanwhile.
  */
-const asks: ThreadAsk[] = [];
+const lanes = new Map<string, ThreadAsk[]>();
+const laneOf = ({ input }: ThreadAsk): string => ('index' in input ? input.index : '');
+/** The first ask of the lane whose turn it is. Each index has a lane: its asks keep their order, and one that is asked much holds up another by one ask. */
+const taken = (): ThreadAsk | undefined => {
+  for (const [lane, asks] of lanes) {
+    const ask = asks.shift();
+    lanes.delete(lane);
+    if (asks.length > 0) lanes.set(lane, asks);
+    return ask;
+  }
+  return undefined;
+};
 const next = (): void => {
-  const ask = asks.shift();
+  const ask = taken();
   if (ask === undefined) return;
   const tell = (answer: ThreadAnswer): void => parentPort?.postMessage(answer);
   run(ask).then(
     (output) => tell({ id: ask.id, output }),
     (error: unknown) => tell({ id: ask.id, failure: error instanceof Error ? error.stack ?? error.message : String(error) }),
   );
-  if (asks.length > 0) setImmediate(next);
+  if (lanes.size > 0) setImmediate(next);
 };
 parentPort?.on('message', (ask: ThreadAsk) => {
-  if (asks.push(ask) === 1) setImmediate(next);
+  if (lanes.size === 0) setImmediate(next);
+  const lane = laneOf(ask);
+  const asks = lanes.get(lane);
+  if (asks === undefined) lanes.set(lane, [ask]);
+  else asks.push(ask);
 });

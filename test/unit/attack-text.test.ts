@@ -6,8 +6,12 @@ import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
 import { test } from 'node:test';
 import { promisify } from 'node:util';
+import { createIndexer } from '../../actors/knowledge/indexer.ts';
 import { fold } from '../../actors/knowledge/words.ts';
 import { displayName } from '../../contracts/ids.ts';
+import { limits } from '../../contracts/limits.ts';
+import { codeOf } from '../harness/memory-host.ts';
+import { recorder } from '../harness/log.ts';
 
 const deadlineMs = 45_000;
 /** What the code prints. `from`: the module, from the repository's root. Rejects when it is not done by the deadline. */
@@ -43,4 +47,20 @@ test('attack - a name is measured before it is normalized', (t) => {
   assert.equal(displayName.safeParse(long).success, false);
   assert.equal(displayName.safeParse('Zoe\u0308').data, 'Zo\u00eb');
   assert.equal(count.callCount(), 1);
+});
+
+test('attack - a deployment that searches without end is refused at its bound, and another waits for one of its searches, not for all', async () => {
+  const indexer = createIndexer({ log: recorder() });
+  try {
+    const order: string[] = [];
+    const search = (index: string): Promise<void> => indexer.ask('search', { index, query: 'x', limit: 1 }).then(() => { order.push(index); });
+    // Asked before the thread has begun, so it finds them all.
+    const busy = Array.from({ length: limits.knowledgeAsksOfOneMax }, () => search('busy'));
+    assert.equal(await codeOf(search('busy')), 'overloaded');
+    await Promise.all([...busy, search('other')]);
+    assert.equal(order.indexOf('other'), 1);
+    await search('busy');
+  } finally {
+    await indexer.close();
+  }
 });
