@@ -1,5 +1,5 @@
 /**
- * Everything of a deployment at once while daemons and NATS are killed: turns with tools in twenty sessions, appends with idempotency keys, blobs,
+ * Everything of a deployment at once while daemons and NATS are killed: turns in twenty sessions, appends with idempotency keys, blobs,
  * memories, documents. What was answered is there, once; then the deployment ends under the same load, and
  * what it had is erased.
  */
