@@ -9,7 +9,7 @@ import { dirname, join } from 'node:path';
 import { after, before, suite, test } from 'node:test';
 import type { Locator, Page } from 'playwright-core';
 import { z } from 'zod';
-import { ConsoleWorld, row } from '../harness/console-world.ts';
+import { arrived, ConsoleWorld, row } from '../harness/console-world.ts';
 import { startDeployment, type TestDeployment } from '../harness/deployment.ts';
 import { commandLine } from '../harness/newcomer.ts';
 import { axeViolations, shots } from '../harness/page-check.ts';
@@ -82,7 +82,9 @@ suite('deployment way', { timeout: 300_000 }, () => {
     const answered = await client.turn('support', '/tool knowledge_search {"query":"narwhal dives"}\n/then\n/say The narwhal dives to 1500 metres.');
     assert.match(textOf(answered), /1500 metres/);
     await page.goto(at({ part: 'sessions' }));
-    await page.getByRole('link', { name: 'support', exact: true }).click();
+    const listed = page.getByRole('link', { name: 'support', exact: true });
+    await arrived(page, listed);
+    await listed.click();
     await said('The narwhal dives to 1500 metres.').waitFor();
     const call = conversation().getByRole('listitem').filter({ hasText: 'knowledge_search' });
     await call.getByText('done', { exact: true }).waitFor();
@@ -106,21 +108,25 @@ suite('deployment way', { timeout: 300_000 }, () => {
     await page.getByRole('heading', { name: `State after event ${number}` }).waitFor();
     assert.equal(await said('Noted.').count(), 0, 'the past knows nothing of what came later');
     await page.getByLabel('Name of a new branch').fill('what-if');
-    const forked = page.getByRole('heading', { name: 'support › what-if' });
-    const problem = page.getByRole('form', { name: 'New branch' }).getByRole('alert');
+    // On a machine under load the list of branches may lag behind the journal for longer than the daemon waits: nothing was forked, and one presses again.
     for (let tries = 1; ; tries++) {
-      await page.getByRole('button', { name: `Fork after event ${number}` }).click();
-      await forked.or(problem).first().waitFor();
-      if (await forked.isVisible()) break;
-      // On a machine under load the list of branches may lag behind the journal for longer than the daemon waits: nothing was forked, and one presses again.
-      assert.ok(tries < 5, await problem.innerText());
+      const [answer] = await Promise.all([
+        page.waitForResponse((response) => response.request().method() === 'POST' && response.url().endsWith('/branches')),
+        page.getByRole('button', { name: `Fork after event ${number}` }).click(),
+      ]);
+      if (answer.status() === 201) break;
+      assert.ok(answer.status() >= 500 && tries < 5, await answer.text());
+      await page.getByRole('form', { name: 'New branch' }).getByRole('alert').waitFor();
     }
+    await page.getByRole('heading', { name: 'support › what-if' }).waitFor();
     await conversation().getByText(/^Forked from main/).waitFor();
     await client.turn('support', '/say Belugas, then.', { more: { branch: 'what-if' } });
     await said('Belugas, then.').waitFor();
     await state().getByText('disarmed', { exact: true }).waitFor();
     await shot('branch');
-    await page.getByRole('region', { name: 'Branches' }).getByRole('link', { name: 'main' }).click();
+    const main = page.getByRole('region', { name: 'Branches' }).getByRole('link', { name: 'main' });
+    await arrived(page, main);
+    await main.click();
     await said('Noted.').waitFor();
     assert.equal(await said('Belugas, then.').count(), 0);
   });

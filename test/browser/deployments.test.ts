@@ -5,7 +5,7 @@
 import assert from 'node:assert/strict';
 import { after, afterEach, before, suite, test } from 'node:test';
 import type { Locator, Page } from 'playwright-core';
-import { confirm, ConsoleWorld, row, tabs } from '../harness/console-world.ts';
+import { arrived, confirm, ConsoleWorld, row, tabs } from '../harness/console-world.ts';
 import { startDeployment, type TestDeployment } from '../harness/deployment.ts';
 import { axeViolations, shots } from '../harness/page-check.ts';
 import type { Person } from '../harness/platform.ts';
@@ -39,7 +39,7 @@ suite('console deployments', { timeout: 300_000 }, () => {
   test('console deployments - one is made, its key and secret are shown once and work, a new key ends the old one, deleting wants its name [RUN-038] [RUN-041]', async () => {
     const page = await world.newPage(on.owner);
     await page.goto(at());
-    await row(page, on.id).getByText('running', { exact: true }).waitFor();
+    await arrived(page, row(page, on.id).getByText('running', { exact: true }));
     await page.getByRole('textbox', { name: 'Name' }).fill('<b>Support</b>');
     await page.getByLabel('Purpose').fill('Answers questions');
     await page.getByRole('button', { name: 'Create deployment' }).click();
@@ -81,20 +81,22 @@ suite('console deployments', { timeout: 300_000 }, () => {
     const viewer = await world.addMember(on.owner, on.org.id, 'viewer');
     const page = await world.newPage(viewer);
     await page.goto(at());
-    await row(page, on.id).getByRole('link').waitFor();
+    await arrived(page, row(page, on.id).getByRole('link'));
     assert.deepEqual(await page.getByRole('main').getByRole('button').allInnerTexts(), []);
     assert.ok((await tabs(page)).includes('Deployments'));
     await page.getByRole('link', { name: 'Test', exact: true }).click();
-    await page.getByRole('link', { name: 'seen', exact: true }).click();
+    const seen = page.getByRole('link', { name: 'seen', exact: true });
+    await arrived(page, seen);
+    await seen.click();
     await conversation(page).getByText('You said: hello').last().waitFor();
-    await page.getByRole('region', { name: 'Branches' }).getByText('main').waitFor();
+    await arrived(page, page.getByRole('region', { name: 'Branches' }).getByText('main'));
     assert.equal(await page.getByRole('button', { name: /^Fork/ }).count(), 0);
 
     const other = await world.signUp();
     const { id } = await world.newOrganization(other);
     const theirs = await world.newPage(other);
     await theirs.goto(at({}, id));
-    await theirs.getByText('There is no deployment yet').waitFor();
+    await arrived(theirs, theirs.getByText('There is no deployment yet'));
     await theirs.getByRole('textbox', { name: 'Name' }).fill('Mine');
     await theirs.getByRole('button', { name: 'Create deployment' }).click();
     await theirs.getByRole('alert').getByText(/team or enterprise/).waitFor();
@@ -195,7 +197,7 @@ suite('console deployments', { timeout: 300_000 }, () => {
       for (const colorScheme of ['light', 'dark'] as const) {
         await page.emulateMedia({ colorScheme });
         await page.goto(url);
-        await there.first().waitFor();
+        await arrived(page, there);
         assert.deepEqual(await axeViolations(page), [], `${name} ${colorScheme}`);
         await shots(page, `deployments-${colorScheme}`)(name);
       }

@@ -17,6 +17,19 @@ export const tabs = (page: Page): Promise<string[]> => page.getByRole('navigatio
 export const row = (page: Page, text: string): Locator => page.getByRole('listitem').filter({ hasText: text });
 export const confirm = (page: Page, name: string): Promise<void> => page.getByRole('dialog').getByRole('button', { name, exact: true }).click();
 
+const triesMax = 5;
+
+/** Resolves when it is there. Where the page says instead that loading failed, "Try again" is pressed: under load a list may lag for longer than the daemon waits. */
+export const arrived = async (page: Page, wanted: Locator): Promise<void> => {
+  const again = page.getByRole('button', { name: 'Try again' });
+  for (let tries = 1; ; tries++) {
+    await wanted.or(again).first().waitFor();
+    if (await wanted.first().isVisible()) return;
+    assert.ok(tries < triesMax, await page.getByRole('alert').first().innerText());
+    await Promise.all([page.waitForResponse((response) => response.url().includes('/api/')), again.first().click()]);
+  }
+};
+
 export class ConsoleWorld {
   readonly platform: TestPlatform;
   readonly #browser: Browser;
