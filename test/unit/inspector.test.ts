@@ -140,6 +140,12 @@ test('console inspector - a journal is read to its end without a pause, then loo
   await w.look();
   assert.deepEqual(w.journal().events.map(({ id }) => id), ['a', 'b', 'c']);
   assert.deepEqual(w.asked, [undefined, 'a', 'b', 'b']);
+  const due = w.open()[0] ?? assert.fail('no look is due');
+  due.stopped = true;
+  due.call();
+  w.following.poke();
+  await w.settle();
+  assert.deepEqual(w.open().map(({ ms }) => ms), [limits.inspectorPaceMs], 'told while it looked, it looks again soon');
   w.following.close();
   assert.deepEqual(w.open(), []);
 });
