@@ -34,6 +34,7 @@ const stepOutput = z.strictObject({
   finish_reason: z.enum(['stop', 'length', 'content_filter', 'tool_calls', 'other']),
   usage: z.strictObject({ input_tokens: z.int().nonnegative(), output_tokens: z.int().nonnegative() }),
   counted: z.boolean(),
+  failed: z.strictObject({ code: z.string(), message: z.string() }).optional(),
 });
 const callInput = z.strictObject({ id: z.string(), call_id: z.string() });
 

@@ -170,7 +170,12 @@ export const stepDone = (turn: LoopTurn, deps: LoopDeps, outcome: Outcome<StepRe
     fail(turn, deps, id, code, message, of.text === '' && of.calls.length === 0 ? nothing : undefined);
     return;
   }
-  const { finish_reason: reason, usage: tokens, counted } = outcome.output;
+  const { finish_reason: reason, usage: tokens, counted, failed } = outcome.output;
+  if (failed !== undefined) {
+    // Of what is known here, its calls included.
+    fail(turn, deps, id, failed.code, failed.message);
+    return;
+  }
   if (of.calls.some(({ here }) => here)) {
     turn.emit('CompletionStepEnded', { id, step, tokens: counted ? tokens : estimated(of), counted });
     openCalls(turn, deps, id, of.calls);

@@ -97,7 +97,7 @@ async function* parts(events: AsyncIterable<RawMessageStreamEvent>): AsyncGenera
         if (event.delta.type === 'text_delta') yield { kind: 'text', text: event.delta.text };
         else if (event.delta.type === 'input_json_delta' && open !== undefined) {
           open.arguments += event.delta.partial_json;
-          if (open.arguments.length > limits.commandMaxBytes) throw new ProviderFault('provider_error', 'The model sent an endless tool call.', false);
+          if (open.arguments.length > limits.commandMaxBytes) throw new ProviderFault('provider_error', 'The model sent an endless tool call.', false, true);
         }
         break;
       case 'content_block_stop':

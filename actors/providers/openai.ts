@@ -86,7 +86,7 @@ async function* parts(chunks: AsyncIterable<ChatCompletionChunk>): AsyncGenerato
       }
       open.name += piece.function?.name ?? '';
       open.arguments += piece.function?.arguments ?? '';
-      if (open.arguments.length > limits.commandMaxBytes) throw new ProviderFault('provider_error', 'The model sent an endless tool call.', false);
+      if (open.arguments.length > limits.commandMaxBytes) throw new ProviderFault('provider_error', 'The model sent an endless tool call.', false, true);
     }
     if (choice.finish_reason) {
       if (open !== undefined) yield toPart(open);

@@ -74,13 +74,18 @@ export interface Provider {
   stream(call: ProviderCall): AsyncIterable<Part>;
 }
 
-/** A vendor's failure: `provider_error` or `provider_timeout`. `resumable` = the stream broke and may be taken up with `said`. */
+/**
+ * A vendor's failure: `provider_error` or `provider_timeout`. `resumable` = the stream broke and may be taken up with `said`. `begun` = the vendor had begun
+ * to answer, so what it read is used, whatever of the answer arrived; default: what is resumable had.
+ */
 export class ProviderFault extends CodedError {
   readonly resumable: boolean;
+  readonly begun: boolean;
 
-  constructor(code: 'provider_error' | 'provider_timeout', message: string, resumable: boolean) {
+  constructor(code: 'provider_error' | 'provider_timeout', message: string, resumable: boolean, begun = resumable) {
     super(code, message === '' ? errors[code].message : message);
     this.resumable = resumable;
+    this.begun = begun;
   }
 }
 

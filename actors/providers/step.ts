@@ -43,6 +43,8 @@ export interface StepResult {
   readonly usage: TokenCount;
   /** Whether the provider counted the tokens; else they are estimated. */
   readonly counted: boolean;
+  /** The call failed after the provider had begun to answer: what it read and wrote until then is used. */
+  readonly failed?: { readonly code: string; readonly message: string } | undefined;
 }
 
 /** What a text takes in the journal: control characters grow sixfold. */
@@ -91,9 +93,10 @@ const read = async (step: Step, out: Deltas): Promise<StepResult> => {
   throw new ProviderFault('provider_error', 'The model stopped without an end.', true);
 };
 
-/** Runs one step. Errors: `aborted`, `provider_error`, `provider_timeout`, what `prompt`, `write` and `call` throw. */
+/** Runs one step. Errors: `aborted`; `provider_error`, `provider_timeout` of a provider that never began; what `prompt`, `write` and `call` throw. */
 export const runStep = async (step: Step): Promise<StepResult> => {
   const out = deltas(step.progress().text.length, (at, text) => step.write(at, text));
+  let begun = false;
   for (let resumes = 0; ; resumes++) {
     const { text, calls, promptChars } = step.progress();
     if (calls > 0) return { finish_reason: 'tool_calls', usage: estimateUsage(promptChars, text.length), counted: false };
@@ -104,7 +107,11 @@ export const runStep = async (step: Step): Promise<StepResult> => {
     } catch (error) {
       if (step.signal.aborted) throw coded('aborted');
       await out.flush();
-      if (!(error instanceof ProviderFault) || !error.resumable || resumes >= limits.modelResumesMax) throw error;
+      if (!(error instanceof ProviderFault)) throw error;
+      begun ||= error.begun;
+      if (error.resumable && resumes < limits.modelResumesMax) continue;
+      if (!begun) throw error;
+      return { finish_reason: 'other', usage: estimateUsage(promptChars, step.progress().text.length), counted: false, failed: { code: error.code, message: error.message } };
     }
   }
 };

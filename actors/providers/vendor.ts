@@ -95,7 +95,7 @@ export async function* vendorStream<Chunk>(
       if (silent.signal.aborted) throw new ProviderFault('provider_timeout', '', begun);
       const known = read(error);
       const waitMs = begun ? undefined : waitFor(known, attempt, options);
-      if (waitMs === undefined) throw new ProviderFault('provider_error', explain(known.status), begun && retryable(known.status));
+      if (waitMs === undefined) throw new ProviderFault('provider_error', explain(known.status), begun && retryable(known.status), begun);
       await options.wait(waitMs, signal).catch(() => {
         throw new ProviderFault('provider_error', 'The call was aborted.', false);
       });

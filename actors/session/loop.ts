@@ -178,7 +178,11 @@ export const stepDone = (turn: LoopTurn, deps: LoopDeps, outcome: Outcome<StepOu
     else fail(turn, deps, outcome.code, errorEntry(outcome.code).kind === 'bug' ? errors.internal_error.message : outcome.message, used);
     return;
   }
-  const { finish_reason: reason, usage } = outcome.output;
+  const { finish_reason: reason, usage, failed } = outcome.output;
+  if (failed !== undefined) {
+    fail(turn, deps, failed.code, failed.message);
+    return;
+  }
   turn.emit('AssistantMessage', { run_id: run.run_id, step: run.step, content: run.text, usage: usageOf(deps, run, usage) });
   if (run.calls.length > 0) openCalls(turn, deps, run);
   else finish(turn, deps, reason === 'tool_calls' ? 'other' : reason);

@@ -25,6 +25,7 @@ export type StepInput = z.infer<typeof stepInput>;
 export const stepOutput = z.strictObject({
   finish_reason: z.enum(['stop', 'length', 'content_filter', 'tool_calls', 'other']),
   usage: z.strictObject({ input_tokens: z.int().nonnegative(), output_tokens: z.int().nonnegative() }),
+  failed: z.strictObject({ code: z.string(), message: z.string() }).optional(),
 });
 export type StepOutput = z.infer<typeof stepOutput>;
 
@@ -77,7 +78,7 @@ export const runStep = async (context: EffectContext<SessionState>, input: StepI
       await requireBalance(context, input);
     }
   }
-  const { finish_reason, usage } = await runModel({
+  const { finish_reason, usage, failed } = await runModel({
     signal: context.signal,
     progress: () => {
       const state = context.state();
@@ -91,5 +92,5 @@ export const runStep = async (context: EffectContext<SessionState>, input: StepI
     write: (at, text) => context.call('delta', { ...input, at, text }),
     call: (call) => context.call('tool_call', { ...input, call_id: call.call_id, tool_name: call.name, arguments: call.arguments }),
   });
-  return { finish_reason, usage };
+  return { finish_reason, usage, ...(failed === undefined ? {} : { failed }) };
 };

@@ -6,7 +6,7 @@ import { memoryBlobs } from '../../actors/blobs/memory.ts';
 import { completion } from '../../actors/completion/completion.ts';
 import { fold, initialCompletions } from '../../actors/completion/state.ts';
 import { mock } from '../../actors/providers/mock.ts';
-import type { Part, Provider, ProviderCall } from '../../actors/providers/provider.ts';
+import { ProviderFault, type Part, type Provider, type ProviderCall } from '../../actors/providers/provider.ts';
 import { createRegistry } from '../../actors/providers/registry.ts';
 import { completionCommands, completionEvents, type CompletionStart } from '../../contracts/completion.ts';
 import { modelEntry } from '../../contracts/config.ts';
@@ -80,16 +80,20 @@ test('completion - a cancel aborts the model call, and what it sends after that 
   assert.equal(of(events, 'UsageMetered').length, 1);
 });
 
-test('completion - a failure is told with its code, bugs without their words; one that gave nothing costs nothing', async (t) => {
+test('completion - a failure is told with its code, bugs without their words; one that never began costs nothing', async (t) => {
   const { host: h } = host(t, saying(async function* (call) {
     const [message] = call.messages;
     if (message?.text === 'bug') throw new TypeError('at secret.ts');
+    if (message?.text === 'begun') throw new ProviderFault('provider_error', 'cut', false, true);
     yield { kind: 'text', text: 'some' };
     throw new CodedError('provider_error', 'The model failed.');
   }));
   await h.ask(address, 'start', start('c1', 'bug'));
   await h.ask(address, 'start', start('c2', 'fault'));
-  const events = await h.until(address, ended(2));
+  await h.ask(address, 'start', start('c3', 'begun'));
+  const events = await h.until(address, ended(3));
+  // What the provider read until it broke off is used, though nothing of its answer arrived.
+  assert.deepEqual(of(events, 'UsageMetered', 'c3').map((d) => [(d['usage'] as { input_tokens: number }).input_tokens, d['counted']]), [[2, false]]);
   assert.deepEqual(of(events, 'CompletionFailed', 'c1'), [{ id: 'c1', code: 'internal_error', message: 'Something went wrong on our side.', usage: { input_tokens: 0, output_tokens: 0, cost_cents: 0 } }]);
   assert.deepEqual(of(events, 'CompletionFailed', 'c2'), [{ id: 'c2', code: 'provider_error', message: 'The model failed.', usage: { input_tokens: 2, output_tokens: 1, cost_cents: 2 } }]);
 });

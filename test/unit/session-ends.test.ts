@@ -164,6 +164,25 @@ describe('session - failures of the model', () => {
     assert.equal(said(await s.ends(1)), full);
   });
 
+  it('counts what a provider read that broke off before its first word, and nothing of one that never began', async (t) => {
+    const faults = [new ProviderFault('provider_error', 'cut', false, true), new ProviderFault('provider_error', 'refused', false)];
+    const s = await sessionSetup(t, {
+      provider: {
+        continues: 'exact',
+        // oxlint-disable-next-line require-yield
+        stream: async function* stream() {
+          throw faults.shift() ?? new TypeError('asked a third time');
+        },
+      },
+    });
+    await s.send('a message of some length');
+    const [begun] = only(await s.ends(1), 'RunErrored');
+    assert.ok(z.object({ input_tokens: z.int().positive() }).safeParse(begun?.['usage']).success, JSON.stringify(begun));
+    await s.send('another');
+    const [, refused] = only(await s.ends(2), 'RunErrored');
+    assert.deepEqual(refused?.['usage'], { input_tokens: 0, output_tokens: 0, cost_cents: 0 });
+  });
+
   it('gives up after its bound of resumptions', async (t) => {
     let calls = 0;
     const s = await sessionSetup(t, {
