@@ -4,7 +4,7 @@
  */
 import type { VNode } from 'preact';
 import { useEffect, useRef } from 'preact/hooks';
-import uPlot from 'uplot';
+import type uPlot from 'uplot';
 import type { History } from './services.ts';
 
 type Mode = History['modes'][number]['to'];
@@ -24,12 +24,12 @@ const stepsOf = (modes: History['modes'], current: Mode, now: number): [number[]
   return [points.map(({ at }) => at / 1_000), points.map(({ mode }) => ladder.indexOf(mode))];
 };
 
-const draw = (into: HTMLElement, data: [number[], number[]]): uPlot => {
+const draw = (Plot: typeof uPlot, into: HTMLElement, data: [number[], number[]]): uPlot => {
   const style = getComputedStyle(into);
   const color = (name: string): string => style.getPropertyValue(name).trim();
   const axis = { stroke: color('--dim'), grid: { stroke: color('--line'), width: 1 }, ticks: { stroke: color('--line'), width: 1 }, font: '12px system-ui, sans-serif' };
-  const paths = uPlot.paths.stepped?.({ align: 1 });
-  return new uPlot({
+  const paths = Plot.paths.stepped?.({ align: 1 });
+  return new Plot({
     width: into.clientWidth, height: heightPx, legend: { show: false }, cursor: { show: false },
     scales: { x: { time: true }, y: { range: [-0.3, ladder.length - 0.7] } },
     axes: [axis, { ...axis, size: 90, splits: () => ladder.map((_, at) => at), values: (_plot, splits) => splits.map((at) => ladder[at] ?? '') }],
@@ -43,18 +43,27 @@ const Line = ({ modes, current, now }: { modes: History['modes']; current: Mode;
     const into = frame.current;
     if (into === null) return;
     const scheme = matchMedia('(prefers-color-scheme: dark)');
-    let plot = draw(into, stepsOf(modes, current, now));
-    const again = (): void => {
-      plot.destroy();
-      plot = draw(into, stepsOf(modes, current, now));
-    };
-    const sized = new ResizeObserver(() => { plot.setSize({ width: into.clientWidth, height: heightPx }); });
-    sized.observe(into);
-    scheme.addEventListener('change', again);
+    let plot: uPlot | undefined;
+    let over = false;
+    const sized = new ResizeObserver(() => { plot?.setSize({ width: into.clientWidth, height: heightPx }); });
+    let again = (): void => undefined;
+    // Loaded here: as a module it throws where the browser's language is no language tag, and then the table is what there is.
+    import('uplot').then(({ default: Plot }) => {
+      if (over) return;
+      again = () => {
+        plot?.destroy();
+        plot = draw(Plot, into, stepsOf(modes, current, now));
+      };
+      again();
+      sized.observe(into);
+    }, () => undefined);
+    const redraw = (): void => again();
+    scheme.addEventListener('change', redraw);
     return () => {
+      over = true;
       sized.disconnect();
-      scheme.removeEventListener('change', again);
-      plot.destroy();
+      scheme.removeEventListener('change', redraw);
+      plot?.destroy();
     };
   }, [modes, current, now]);
   return <div ref={frame} class="plot" role="img" aria-label={`The mode over time: ${modes.map(({ to }) => to).join(', then ')}. The table has the figures.`} />;
