@@ -1,12 +1,15 @@
 /**
  * The paid way from end to end: somebody signs up, accepts the terms, buys pro, chats by the official OpenAI client until the credits run out, sees
- * 402, and goes on once the renewal has come. What the client was told, `/api/usage`, `/api/tier` and the journals agree to the cent.
+ * 402, and goes on once the renewal has come. What the client was told, `/api/usage`, `/api/tier`,
+ * the journals and the console in Chromium agree to the cent.
  */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { APIError } from 'openai';
 import { usageSummary } from '../../contracts/billing.ts';
 import type { StoredEvent } from '../../contracts/event.ts';
+import { cookieNames } from '../../contracts/platform.ts';
+import { launchBrowser } from '../harness/browser.ts';
 import { within } from '../harness/chaos.ts';
 import { say } from '../harness/chat.ts';
 import { refusal } from '../harness/organization.ts';
@@ -20,7 +23,7 @@ const dear = { id: 'dear', provider: 'mock', input_usd_per_mtok: 1_000, output_u
 const costOf = (input: number, output: number): number => Math.ceil((input + output * 1_000) / 10);
 
 test('paid way - sign up, accept, buy pro, chat until 402, renew, go on; every figure agrees to the cent [BIL-023] [BIL-024] [BIL-046] [ERR-009] [BIL-021] [BIL-020]', { timeout: 300_000 }, async (t) => {
-  const paying = await startPaying({ gate: 'true', models: { default: 'mock', registry: [{ id: 'mock', provider: 'mock' }, dear] } });
+  const paying = await startPaying({ gate: 'true', gateway: { auth: { platform: true } }, models: { default: 'mock', registry: [{ id: 'mock', provider: 'mock' }, dear] } });
   t.after(() => paying.stop());
   const { platform, world, stripe, journals } = paying;
   const newcomer = await platform.signUp('newcomer@example.com');
@@ -28,6 +31,13 @@ test('paid way - sign up, accept, buy pro, chat until 402, renew, go on; every f
   // Nothing is sold to who has not accepted the terms.
   assert.equal(refusal(await paying.checkout(newcomer.accessToken, { organizationId: id, plan: 'pro' })), '403 legal_acceptance_required');
   const owner = { ...newcomer, accessToken: await world.accept(newcomer) };
+
+  const browser = await launchBrowser();
+  t.after(() => browser.close());
+  const context = await browser.newContext({ ignoreHTTPSErrors: true, locale: 'en-US' });
+  await context.addCookies([{ name: cookieNames.session, value: newcomer.cookie, url: platform.baseUrl, secure: true, httpOnly: true, sameSite: 'Lax' }]);
+  const page = await context.newPage();
+  const amount = (count: number): string => count.toLocaleString('en');
 
   const wallet = { org: id, type: 'wallet', key: id };
   const until = (what: string, held: (events: readonly StoredEvent[]) => boolean): Promise<StoredEvent[]> => within(60_000, what, journals.until(wallet, held), () => platform.report());
@@ -67,6 +77,11 @@ test('paid way - sign up, accept, buy pro, chat until 402, renew, go on; every f
     assert.deepEqual(charged, paidOf(meteredTurns(await world.journaled(id))));
     assert.equal(sumOf(charged), used.cents);
     assert.deepEqual((await paying.tierOf(owner)).credits, { remaining: Math.max(0, monthly - spent), monthly });
+    await page.goto(`${platform.baseUrl}/console/usage`);
+    const table = page.getByRole('region', { name: 'Credits by model, as a table' }).getByRole('row');
+    await table.nth(1).waitFor();
+    assert.deepEqual(await table.allInnerTexts(), ['Model\tCredits', `dear\t${amount(used.cents)}`]);
+    await page.getByText(`${amount(Math.max(0, monthly - spent))} of ${amount(monthly)} credits left`).waitFor();
   };
 
   // Free first: a month's fifty credits are one sentence of this model.
