@@ -290,7 +290,7 @@ test('platform limits - uploads under way are bounded per caller where a body ma
       const begun = Array.from({ length: limits.uploadsPerUserMax }, () => {
         const sent = request({
           host: '127.0.0.1', servername: 'localhost', port: edge.port, path, method: 'POST', ca: edge.ca, agent: false,
-          headers: { authorization: `Bearer ${token}`, 'content-type': 'application/json', 'content-length': 1_000 },
+          headers: { authorization: `Bearer ${token}`, 'content-type': 'application/json', 'content-length': limits.bodyMaxBytes + 1 },
         });
         sent.write('{');
         return sent;
@@ -299,13 +299,15 @@ test('platform limits - uploads under way are bounded per caller where a body ma
       for (const sent of begun) sent.on('error', () => undefined);
       // Each other call is a look at what has arrived.
       while (edge.gateway.requests < begun.length) await edge.call('/healthz');
-      const over = await edge.call(path, { token, body: {} });
+      const large = { messages: 'x'.repeat(limits.bodyMaxBytes) };
+      const over = await edge.call(path, { token, body: large });
       assert.deepEqual([over.status, Object(Object(over.json).error).type], [429, 'rate_limit_error']);
-      // Another caller of the same address is not held up.
-      assert.equal((await edge.call(path, { token: await edge.access('usr_00000000000000000000000002'), body: {} })).status, 400);
+      // Another caller of the same address is not held up, nor is a small body of this one.
+      assert.equal((await edge.call(path, { token: await edge.access('usr_00000000000000000000000002'), body: large })).status, 400);
+      assert.equal((await edge.call(path, { token, body: {} })).status, 400);
       for (const sent of begun) sent.destroy();
       while (edge.gateway.requests > 0) await edge.call('/healthz');
-      assert.equal((await edge.call(path, { token, body: {} })).status, 400);
+      assert.equal((await edge.call(path, { token, body: large })).status, 400);
     }
   } finally {
     await edge.stop();

@@ -278,6 +278,8 @@ describe('branches', () => {
 
     await client.turn('many', 'one');
     await fork('many', { name: 'b' });
+    // A list is as new as what its reader has seen: its row is there then.
+    assert.equal((await list('many')).length, 2);
     const sql = postgres(world.postgres.url, { max: 1 });
     try {
       // The rows of all but the last of the others, as if they had been made.
